@@ -1,0 +1,247 @@
+// selective.cuh -- what every selective-scan kernel shares: how channels and states lie on threads, how a tile of steps is
+// staged, the activations, and the sums over states.
+//
+// Recurrence h[t] = exp(delta[t] A) h[t-1] + delta[t] B[t] u[t], y[t] = C[t] . h[t], for each channel and each of its states.
+// Mapping    LANES neighbouring threads share one channel, each holds OWN of its states in registers: LANES * OWN = WIDTH
+//            places for the states; places behind the last state hold A = B = C = 0, so they stay 0.
+//            Time runs in a loop, so the recurrence costs one multiply-add a state and no scan at all.
+// Staging    per-step values of a channel (delta, delta*u, ...) are made once, by one thread, and read by LANES threads from
+//            shared memory; so do B[t] and C[t], which all channels of a group share.
+// Exponents  a = exp(delta A) = exp2(delta A log2(e)): A is scaled once, so each is one multiply and one MUFU instruction.
+// Needs      LANES (1, 2, 4 ... 32), OWN, THREADS, TILE (a multiple of 4), VECTOR (elements in one access of u, delta, z),
+//            TIME_INNER (1: neighbours in memory are neighbouring steps; 0: channels), PACKED (starts and finishes inside a
+//            row, padding), FIXED_B, FIXED_C (one B or C for all steps, (channels, states)), and an element.
+#pragma once
+#include "scan_element.cuh"
+
+constexpr int WIDTH = LANES * OWN;                          // places for states
+constexpr int FOUR = 4;                                     // steps whose sums over lanes are taken together
+constexpr int PADDING = -3, PLAIN = -2, FROM_ZERO = -1;     // what `start` says of a step; >= 0: from this initial state
+
+static_assert(LANES >= 1 && LANES <= 32 && (LANES & (LANES - 1)) == 0, "LANES: a power of two up to 32");
+static_assert(TILE % FOUR == 0 && TILE % VECTOR == 0 && THREADS % 32 == 0, "TILE: a multiple of 4; THREADS: of 32");
+
+#if FIXED_B
+typedef real b_element;                                     // a fixed B is a weight: it keeps its precision
+#else
+typedef element b_element;
+#endif
+#if FIXED_C
+typedef real c_element;
+#else
+typedef element c_element;
+#endif
+
+// What a saved state is stored in.
+#if defined(BORDER_BFLOAT16)
+#include <cuda_bf16.h>
+typedef __nv_bfloat16 border;
+__device__ __forceinline__ border to_border(real value) { return __float2bfloat16_rn((float)value); }
+__device__ __forceinline__ real from_border(border value) { return (real)__bfloat162float(value); }
+#else
+typedef real border;
+__device__ __forceinline__ border to_border(real value) { return value; }
+__device__ __forceinline__ real from_border(border value) { return value; }
+#endif
+
+struct alignas(2 * sizeof(real)) Two {
+    real x, y;
+};
+
+#if defined(ELEMENT_DOUBLE)
+constexpr double LOG2E = 1.4426950408889634074, LN2 = 0.69314718055994530942;
+__device__ __forceinline__ double exp_2(double x) { return exp2(x); }
+__device__ __forceinline__ double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
+__device__ __forceinline__ double softplus(double x) { return x > 20.0 ? x : log1p(exp(x)); }
+#else
+constexpr float LOG2E = 1.44269504088896341f, LN2 = 0.693147180559945309f;
+__device__ __forceinline__ float exp_2(float x) { return exp2f(x); }
+
+// 1 / x of a positive x in two instructions; a float division takes ten. Good to 2 units in the last place.
+__device__ __forceinline__ float reciprocal(float x) {
+    const float root = rsqrtf(x);
+    return root * root;
+}
+
+__device__ __forceinline__ float sigmoid(float x) { return reciprocal(1.0f + exp2f(-LOG2E * x)); }
+
+// log(1 + e) = 2 atanh(s) with s = e / (2 + e), and e = exp(-|x|) <= 1 keeps s^2 under 1/9: seven terms give every bit
+// that a float has, also where softplus is tiny (log(1 + e) taken literally loses it). Never negative; NaN stays NaN.
+__device__ __forceinline__ float softplus(float x) {
+    const float e = exp2f(-LOG2E * fabsf(x));
+    const float s = e * reciprocal(2.0f + e);
+    const float q = s * s;
+SOFTPLUS
+    return x > 20.0f ? x : (x > 0.0f ? x : x - x) + 2.0f * s * sum;
+}
+#endif
+
+// The derivative of softplus; above 20, where softplus is the identity, it is 1.
+__device__ __forceinline__ real softplus_slope(real x) {
+    return x > real(20) ? real(1) : sigmoid(x);
+}
+
+// Sums of four steps over the LANES threads of a channel. Each exchange halves what a thread still holds, so four sums cost
+// 3 shuffles instead of 8 (LANES = 4). Afterwards value[i] of lane l is the sum of step summed_step(l, i), i < SUMS_LEFT.
+constexpr int SUMS_LEFT = LANES == 1 ? 4 : LANES == 2 ? 2 : 1;
+
+__device__ __forceinline__ void sum_lanes(real value[FOUR], int lane) {
+    if (LANES >= 2) {
+        const bool odd = lane & 1;
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            const real send = odd ? value[2 * i] : value[2 * i + 1];
+            const real keep = odd ? value[2 * i + 1] : value[2 * i];
+            value[i] = keep + __shfl_xor_sync(0xffffffffu, send, 1);
+        }
+    }
+    if (LANES >= 4) {
+        const bool high = lane & 2;
+        const real send = high ? value[0] : value[1];
+        const real keep = high ? value[1] : value[0];
+        value[0] = keep + __shfl_xor_sync(0xffffffffu, send, 2);
+    }
+#pragma unroll
+    for (int reach = 4; reach < LANES; reach *= 2) {
+        value[0] += __shfl_xor_sync(0xffffffffu, value[0], reach);
+    }
+}
+
+__device__ __forceinline__ int summed_step(int lane, int i) {
+    return LANES == 1 ? i : LANES == 2 ? 2 * i + (lane & 1) : (lane & 2) + (lane & 1);
+}
+
+// Where a tensor (batch, length, channels) lies: strides in elements.
+struct Strides {
+    long long batch, time, channel;
+};
+
+// Where the channels of a block lie in the row, and how many of them exist. A block never crosses a group of B and C.
+struct Place {
+    long long batch, segment;
+    int group, first, count;                                // channels first ... first + count - 1
+};
+
+__device__ __forceinline__ Place place_of(int block, int channels, int groups, int across, int segments) {
+    const int in_group = channels / groups;                 // channels of one group
+    const int blocks = (in_group + across - 1) / across;    // blocks of one group
+    Place place;
+    const int column = block % (blocks * groups);
+    const int row = block / (blocks * groups);
+    place.segment = row % segments;
+    place.batch = row / segments;
+    place.group = column / blocks;
+    const int inside = column % blocks * across;
+    place.first = place.group * in_group + inside;
+    place.count = in_group - inside < across ? in_group - inside : across;
+    return place;
+}
+
+// One access of a tile: VECTOR neighbours, along channels or along time.
+struct Spot {
+    int t, c;                                               // first step in the tile, first channel in the block
+    bool mine;                                              // false: more threads than accesses
+};
+
+template <int STEPS, int ACROSS>
+__device__ __forceinline__ Spot spot_of(int item) {
+    const int i = item * THREADS + (int)threadIdx.x;
+    Spot spot;
+    if (TIME_INNER) {
+        spot.t = i % (STEPS / VECTOR) * VECTOR;
+        spot.c = i / (STEPS / VECTOR);
+        spot.mine = spot.c < ACROSS;
+    } else {
+        constexpr int PACKS = (ACROSS + VECTOR - 1) / VECTOR;
+        spot.c = i % PACKS * VECTOR;
+        spot.t = i / PACKS;
+        spot.mine = spot.t < STEPS;
+    }
+    return spot;
+}
+
+template <int STEPS, int ACROSS>
+__device__ __forceinline__ constexpr int items_of() {
+    return TIME_INNER ? (STEPS / VECTOR * ACROSS + THREADS - 1) / THREADS
+                      : ((ACROSS + VECTOR - 1) / VECTOR * STEPS + THREADS - 1) / THREADS;
+}
+
+__device__ __forceinline__ int step_of(Spot spot, int v) { return TIME_INNER ? spot.t + v : spot.t; }
+__device__ __forceinline__ int channel_of(Spot spot, int v) { return TIME_INNER ? spot.c : spot.c + v; }
+
+// VECTOR neighbours as raw bytes: they are converted where they are used, not where the load would still be waited for.
+// Whole accesses lie inside or outside: where VECTOR > 1 the launcher has made sure that it divides counts and strides.
+__device__ __forceinline__ Pack<VECTOR> load_pack(const element* from, Strides at, Spot spot, int steps, int count) {
+    Pack<VECTOR> pack;
+    if (spot.mine && spot.t < steps && spot.c < count) {
+        pack = *reinterpret_cast<const Pack<VECTOR>*>(from + spot.t * at.time + spot.c * at.channel);
+    } else {
+#pragma unroll
+        for (int v = 0; v < VECTOR; ++v) {
+            pack.at[v] = to_element(real(0));
+        }
+    }
+    return pack;
+}
+
+__device__ __forceinline__ void store_pack(element* to, Strides at, Spot spot, int steps, int count, Pack<VECTOR> pack) {
+    if (spot.mine && spot.t < steps && spot.c < count) {
+        *reinterpret_cast<Pack<VECTOR>*>(to + spot.t * at.time + spot.c * at.channel) = pack;
+    }
+}
+
+// B or C of one group: (length, states), strides in elements. TABLE neighbours along the states in one access; where that
+// cannot be, single elements, threads along whichever axis is contiguous.
+struct Table {
+    long long time, state;
+};
+
+struct Cell {
+    int t, n;                                               // step in the tile, first state
+    bool mine;
+};
+
+template <int STEPS>
+__device__ __forceinline__ constexpr int table_items() { return (STEPS * WIDTH / TABLE + THREADS - 1) / THREADS; }
+
+template <int STEPS>
+__device__ __forceinline__ Cell cell_of(Table at, int item) {
+    const int i = item * THREADS + (int)threadIdx.x;
+    Cell cell;
+    if (TABLE == 1 && at.time < at.state) {
+        cell.t = i % STEPS;
+        cell.n = i / STEPS;
+    } else {
+        cell.t = i / (WIDTH / TABLE);
+        cell.n = i % (WIDTH / TABLE) * TABLE;
+    }
+    cell.mine = i < STEPS * WIDTH / TABLE;
+    return cell;
+}
+
+__device__ __forceinline__ Pack<TABLE> load_cell(const element* from, Table at, Cell cell, int steps, int states) {
+    Pack<TABLE> pack;
+    if (cell.mine && cell.t < steps && cell.n < states) {
+        pack = *reinterpret_cast<const Pack<TABLE>*>(from + cell.t * at.time + cell.n * at.state);
+    } else {
+#pragma unroll
+        for (int i = 0; i < TABLE; ++i) {
+            pack.at[i] = to_element(real(0));
+        }
+    }
+    return pack;
+}
+
+__device__ __forceinline__ void stage_cell(real* tile, Cell cell, Pack<TABLE> pack, bool counts) {
+    if (cell.mine) {
+#pragma unroll
+        for (int i = 0; i < TABLE; ++i) {
+            tile[cell.t * WIDTH + cell.n + i] = counts ? to_real(pack.at[i]) : real(0);
+        }
+    }
+}
+
+// A vector of the states that one thread owns, in an array of WIDTH places a row.
+struct alignas(sizeof(real) * (OWN % 4 == 0 ? 4 : OWN % 2 == 0 ? 2 : 1)) Owned {
+    real at[OWN];
+};

@@ -1,0 +1,2 @@
+// device_launch_parameters.h -- threadIdx, blockIdx, blockDim, gridDim are there already.
+#pragma once

@@ -1,0 +1,103 @@
+// simt_vectors.h -- CUDA's built-in vector types: char1 ... double4, make_char1 ... make_double4, dim3.
+//
+// Sizes and alignments are CUDA's. So is the number of accesses that a copy makes, because the checker counts them: a
+// vector of 2 or 4 components is copied through one compiler vector of the same size (8 bytes: one 8-byte access; 16
+// bytes: one 16-byte access, the widest a GPU thread has; 32 bytes: two of them), a vector of 1 or 3 components one
+// component at a time. A plain struct would be copied in whatever pieces the compiler likes: two 8-byte accesses, a
+// memcpy, or a range. Constructors take the place of CUDA's aggregates: `float4 v = {1, 2}`, `float4 v{}`, globals
+// without run-time initialisation and unions with a vector member all work. `float4 v = 1.0f` works too, here only:
+// CUDA refuses it.
+#pragma once
+
+#define SIMT_VECTOR1(NAME, ELEMENT)                                                                   \
+    struct NAME {                                                                                     \
+        ELEMENT x;                                                                                    \
+        NAME() = default;                                                                             \
+        constexpr NAME(ELEMENT a) : x(a) {}                                                           \
+        constexpr NAME(const NAME& from) : x(from.x) {}                                               \
+        NAME& operator=(const NAME& from) { x = from.x; return *this; }                               \
+    };                                                                                                \
+    inline constexpr NAME make_##NAME(ELEMENT x) { return NAME(x); }
+
+#define SIMT_VECTOR2(NAME, ELEMENT)                                                                   \
+    struct alignas(2 * sizeof(ELEMENT)) NAME {                                                        \
+        typedef ELEMENT simt_word_type __attribute__((vector_size(2 * sizeof(ELEMENT))));             \
+        union { struct { ELEMENT x, y; }; simt_word_type simt_word; };                                \
+        NAME() = default;                                                                             \
+        constexpr NAME(ELEMENT a, ELEMENT b = {}) : simt_word{a, b} {}                                \
+        constexpr NAME(const NAME& from) : simt_word(from.simt_word) {}                               \
+        NAME& operator=(const NAME& from) { simt_word = from.simt_word; return *this; }               \
+    };                                                                                                \
+    inline constexpr NAME make_##NAME(ELEMENT x, ELEMENT y) { return NAME(x, y); }
+
+#define SIMT_VECTOR3(NAME, ELEMENT)                                                                   \
+    struct NAME {                                                                                     \
+        ELEMENT x, y, z;                                                                              \
+        NAME() = default;                                                                             \
+        constexpr NAME(ELEMENT a, ELEMENT b = {}, ELEMENT c = {}) : x(a), y(b), z(c) {}               \
+        constexpr NAME(const NAME& from) : x(from.x), y(from.y), z(from.z) {}                         \
+        NAME& operator=(const NAME& from) { x = from.x; y = from.y; z = from.z; return *this; }       \
+    };                                                                                                \
+    inline constexpr NAME make_##NAME(ELEMENT x, ELEMENT y, ELEMENT z) { return NAME(x, y, z); }
+
+#define SIMT_VECTOR4(NAME, ELEMENT)                                                                          \
+    struct alignas(4 * sizeof(ELEMENT)) NAME {                                                               \
+        typedef ELEMENT simt_word_type __attribute__((vector_size(4 * sizeof(ELEMENT))));                    \
+        union { struct { ELEMENT x, y, z, w; }; simt_word_type simt_word; };                                 \
+        NAME() = default;                                                                                    \
+        constexpr NAME(ELEMENT a, ELEMENT b = {}, ELEMENT c = {}, ELEMENT d = {}) : simt_word{a, b, c, d} {} \
+        constexpr NAME(const NAME& from) : simt_word(from.simt_word) {}                                      \
+        NAME& operator=(const NAME& from) { simt_word = from.simt_word; return *this; }                      \
+    };                                                                                                       \
+    inline constexpr NAME make_##NAME(ELEMENT x, ELEMENT y, ELEMENT z, ELEMENT w) { return NAME(x, y, z, w); }
+
+// Four components of 8 bytes: two 16-byte words.
+#define SIMT_VECTOR4_WIDE(NAME, ELEMENT)                                                                          \
+    struct alignas(16) NAME {                                                                                     \
+        typedef ELEMENT simt_word_type __attribute__((vector_size(2 * sizeof(ELEMENT))));                         \
+        union { struct { ELEMENT x, y, z, w; }; simt_word_type simt_words[2]; };                                  \
+        NAME() = default;                                                                                         \
+        constexpr NAME(ELEMENT a, ELEMENT b = {}, ELEMENT c = {}, ELEMENT d = {}) : simt_words{{a, b}, {c, d}} {} \
+        constexpr NAME(const NAME& from) : simt_words{from.simt_words[0], from.simt_words[1]} {}                  \
+        NAME& operator=(const NAME& from) {                                                                       \
+            simt_words[0] = from.simt_words[0];                                                                   \
+            simt_words[1] = from.simt_words[1];                                                                   \
+            return *this;                                                                                         \
+        }                                                                                                         \
+    };                                                                                                            \
+    inline constexpr NAME make_##NAME(ELEMENT x, ELEMENT y, ELEMENT z, ELEMENT w) { return NAME(x, y, z, w); }
+
+#define SIMT_VECTORS(NAME, ELEMENT)                                                                   \
+    SIMT_VECTOR1(NAME##1, ELEMENT) SIMT_VECTOR2(NAME##2, ELEMENT)                                     \
+    SIMT_VECTOR3(NAME##3, ELEMENT) SIMT_VECTOR4(NAME##4, ELEMENT)
+#define SIMT_VECTORS_WIDE(NAME, ELEMENT)                                                              \
+    SIMT_VECTOR1(NAME##1, ELEMENT) SIMT_VECTOR2(NAME##2, ELEMENT)                                     \
+    SIMT_VECTOR3(NAME##3, ELEMENT) SIMT_VECTOR4_WIDE(NAME##4, ELEMENT)
+
+SIMT_VECTORS(char, signed char)
+SIMT_VECTORS(uchar, unsigned char)
+SIMT_VECTORS(short, short)
+SIMT_VECTORS(ushort, unsigned short)
+SIMT_VECTORS(int, int)
+SIMT_VECTORS(uint, unsigned int)
+SIMT_VECTORS(float, float)
+SIMT_VECTORS_WIDE(double, double)
+SIMT_VECTORS_WIDE(longlong, long long)
+SIMT_VECTORS_WIDE(ulonglong, unsigned long long)
+#if __SIZEOF_LONG__ == 8        // Linux, macOS
+SIMT_VECTORS_WIDE(long, long)
+SIMT_VECTORS_WIDE(ulong, unsigned long)
+#else                           // Windows
+SIMT_VECTORS(long, long)
+SIMT_VECTORS(ulong, unsigned long)
+#endif
+
+// The type of gridDim and blockDim: what is not given is 1.
+struct dim3 {
+    unsigned int x, y, z;
+    constexpr dim3(unsigned int a = 1, unsigned int b = 1, unsigned int c = 1) : x(a), y(b), z(c) {}
+    constexpr dim3(const uint3& from) : x(from.x), y(from.y), z(from.z) {}
+    constexpr dim3(const dim3& from) : x(from.x), y(from.y), z(from.z) {}
+    dim3& operator=(const dim3& from) { x = from.x; y = from.y; z = from.z; return *this; }
+    constexpr operator uint3() const { return uint3(x, y, z); }
+};

@@ -1,0 +1,4 @@
+// vector_types.h -- char1 ... double4, dim3.
+#pragma once
+
+#include "simt_vectors.h"

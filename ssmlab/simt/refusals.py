@@ -1,0 +1,116 @@
+"""CUDA that the CPU does not run, by name: each use is refused with its line instead of doing something else in silence."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from .tokens import Token
+
+# Refused wherever the name stands.
+_NAMES = {
+    "asm": "inline PTX assembly",
+    "__asm__": "inline PTX assembly",
+    "__asm": "inline PTX assembly",
+    "cudaTextureObject_t": "texture objects",
+    "cudaSurfaceObject_t": "surface objects",
+    "nvcuda": "warp matrix operations (wmma)",
+    "wmma": "warp matrix operations (wmma)",
+    "__cluster_dims__": "thread block clusters",
+    "__block_size__": "thread block clusters",
+    "this_cluster": "thread block clusters",
+    "cluster_group": "thread block clusters",
+    "__managed__": "managed memory variables",
+    "thread_local": "thread_local variables (CUDA has none)",
+    "throw": "C++ exceptions (CUDA has none)",
+    "try": "C++ exceptions (CUDA has none)",
+    "catch": "C++ exceptions (CUDA has none)",
+    "typeid": "run-time type information (CUDA has none)",
+    "dynamic_cast": "run-time type information (CUDA has none)",
+    "memcpy_async": "asynchronous copies",
+}
+# Refused when followed by this token.
+_FOLLOWED = {
+    ("texture", "<"): "texture references",
+    ("surface", "<"): "surface references",
+    ("cuda", "::"): "the CUDA C++ library (cuda::)",
+    ("cub", "::"): "the CUB library",
+    ("thrust", "::"): "the Thrust library",
+    ("cute", "::"): "the CuTe library",
+    ("cutlass", "::"): "the CUTLASS library",
+    ("malloc", "("): "the device heap (malloc)",
+    ("free", "("): "the device heap (free)",
+}
+_PATTERNS = (
+    (re.compile(r"tex(?:1D|2D|3D|Cubemap)\w*|tex1Dfetch|surf(?:1D|2D|3D|Cubemap)\w*"), "texture and surface functions"),
+    (re.compile(r"cuda[A-Z]\w*"), "the CUDA runtime API"),
+    (re.compile(r"cu(?:Tensor|Launch|Memcpy|Mem)[A-Z]\w*|CUtensorMap"), "the CUDA driver API and tensor maps (TMA)"),
+    (re.compile(r"curand\w*"), "the cuRAND library"),
+    (re.compile(r"__pipeline_\w+"), "asynchronous copies"),
+)
+_HEADERS = (
+    (re.compile(r"cub/"), "the CUB library"),
+    (re.compile(r"thrust/"), "the Thrust library"),
+    (re.compile(r"cuda/"), "the CUDA C++ library (cuda::)"),
+    (re.compile(r"cutlass/|cute/"), "the CUTLASS library"),
+    (re.compile(r"mma\.h|crt/mma\.h"), "warp matrix operations (wmma)"),
+    (re.compile(r"curand"), "the cuRAND library"),
+    (re.compile(r"cuda_pipeline"), "asynchronous copies"),
+    (re.compile(r"torch/|ATen/|c10/"), "PyTorch's C++ interface"),
+)
+_DIALECT = Path(__file__).resolve().parent / "include"  # a header that stands here is supported
+_INCLUDE = re.compile(r'#\s*include\s*[<"]([^>"]+)[>"]')
+_WORD = re.compile(r"[A-Za-z_]\w*")
+# Words whose meaning the translation must see in the code itself.
+_NOT_IN_MACROS = {
+    "__shared__": "__shared__ inside a macro: write the declaration out, so that its name, size and line are known",
+    "__constant__": "__constant__ inside a macro: write the declaration out, so that its name is known",
+    "<<<": "a kernel launch from a kernel (dynamic parallelism)",
+}
+
+
+def find(tokens: list[Token], directives: list[Token]) -> list[tuple[int, str]]:
+    """(offset, message) of each thing that is not supported, in the order of the text."""
+    found = []
+    for index, token in enumerate(tokens):
+        following = tokens[index + 1].text if index + 1 < len(tokens) else ""
+        previous = tokens[index - 1].text if index else ""
+        reason = None
+        if token.text == "<<<":
+            reason = "a kernel launch from a kernel (dynamic parallelism)"
+        elif token.kind == "name" and previous not in (".", "->"):
+            reason = _NAMES.get(token.text) or _FOLLOWED.get((token.text, following))
+            if token.text == "cuda" and index + 2 < len(tokens) and tokens[index + 2].text == "std":
+                reason = None  # cuda::std: the compiler knows which names the dialect's headers have
+            if token.text in ("new", "delete") and previous not in ("=", "operator"):
+                reason = f"the device heap ({token.text})"
+            for pattern, thing in _PATTERNS:
+                if reason is None and pattern.fullmatch(token.text):
+                    reason = thing
+        if reason:
+            found.append((token.start, f"{token.text!r}: {reason} {_verb(reason)} on a CPU"))
+    for directive in directives:
+        found.extend(_in_directive(directive))
+    return sorted(found)
+
+
+def _verb(reason: str) -> str:
+    return "are not supported" if reason.partition(" (")[0].endswith("s") else "is not supported"
+
+
+def _in_directive(directive: Token) -> list[tuple[int, str]]:
+    if include := _INCLUDE.match(directive.text):
+        for pattern, thing in _HEADERS:
+            if pattern.match(include[1]) and not (_DIALECT / include[1]).is_file():
+                return [(directive.start, f"#include <{include[1]}>: {thing} {_verb(thing)} on a CPU")]
+    if not re.match(r"#\s*define\b", directive.text):
+        return []
+    found = []
+    for word, reason in _NOT_IN_MACROS.items():
+        position = directive.text.find(word)
+        if position >= 0:
+            found.append((directive.start + position, f"{reason} is not supported on a CPU" if word == "<<<" else reason))
+    for match in _WORD.finditer(directive.text):
+        if reason := _NAMES.get(match[0]):
+            found.append((directive.start + match.start(), f"{match[0]!r}: {reason} {_verb(reason)} on a CPU"))
+    return found

@@ -1,0 +1,50 @@
+// What checked mode keeps for each fiber, warp and block.
+#pragma once
+#include "platform.h"
+
+struct RequestSlot;
+
+static constexpr u32 DEEPEST_FRAME = 24;         // deeper calls are counted, not remembered
+static constexpr u32 SITES_A_PAGE = 64, MOST_PAGES = 64;
+
+struct FiberChecks {
+    u32 depth;                   // functions entered and not left
+    void* frames[DEEPEST_FRAME]; // where each was called from
+    u32 wait_line;               // of the barrier, exchange … it waits at
+    u64 wait_path;               // and of the calls that led there
+    u32 loop_depth, loop_line;   // endless loops: the outermost line seen since the budget ran out
+    u64 poll_progress;           // machine's progress when this fiber last polled in vain
+    u32 poll_line;
+    // order.h
+    u32 fenced;                  // snapshot made by its last fence
+    u32 pending;                 // flags it has read since its last fence or barrier
+    bool dirty;                  // has written to global memory since its last fence
+};
+
+struct WarpChecks {
+    u32 time;                    // grows with each __syncwarp, fence and flag of the warp; 0 at each barrier of the block
+    u32 known_interval;          // `known` is all 0 unless this is the present interval
+    u32 known[32][32];           // known[i][j] = t: what lane j did before time t comes before what lane i does now
+    RequestSlot** page[MOST_PAGES];
+    u32 touched_pages[MOST_PAGES], touched_count;
+};
+
+struct UnwrittenRead { u32 word; u32 lines; };
+
+struct BlockChecks {
+    u32 birth;                   // first interval of this block
+    u32 interval;                // from barrier to barrier; numbers are never used twice
+    u32 interval_index;          // 0, 1, 2 … within the block
+    u32 link_first, link_used, link_end;
+    u32 barrier_line, barrier_thread;
+    u64 barrier_path;
+    u32 odd_line, odd_thread;    // a thread that waits at another barrier than the first one
+    bool odd;
+    bool quiet;                  // after a divergent barrier what follows is its consequence
+    struct PendingRead* unwritten;
+    u32 unwritten_count;
+    // order.h
+    u32 acquired;                // newest flag read that counts
+    u32 pending_threads, dirty_threads, fenced;
+    bool ever_fenced;
+};

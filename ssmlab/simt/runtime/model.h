@@ -1,0 +1,110 @@
+// Who is alive: a machine runs some resident blocks, a block has warps, a warp has up to 32 fibers (CUDA threads).
+//
+// Lanes are numbered as in CUDA.  Positions are the order in which the schedule visits the lanes of a warp: masks named
+// `..._positions` are in that order, all other masks are by lane.
+#pragma once
+#include "context.h"
+
+struct Fiber;
+struct Warp;
+struct Block;
+struct Machine;
+
+#if SIMT_CHECKED
+#include "check_state.h"
+#else
+struct FiberChecks {};
+struct WarpChecks {};
+struct BlockChecks {};
+#endif
+
+enum Wait : u8 { RUNNING, AT_BARRIER, AT_EXCHANGE, AT_ACTIVE_MASK, AT_GRID_BARRIER, EXITED };
+
+struct Fiber {
+    Context context;
+    Block* block;
+    Warp* warp;
+    char* stack;                 // lowest byte
+    SimtIndex index;             // threadIdx
+    u32 thread;                  // linear
+    u8 lane, position;
+    Wait wait;
+    u32 patience;                // native: spins until it lets others run
+    u32 active_mask;             // result of simt_active_mask
+    u64 steps;                   // basic blocks run so far (where trace-pc is on)
+    FiberChecks checks;
+};
+
+struct Exchange {                // what a lane brings to a warp-wide operation, and what it takes home
+    u64 value, result;
+    u32 mask;
+    u8 operation, mode, source;
+    void* pc;
+};
+
+struct Warp {
+    Block* block;
+    u32 slot;                    // place in the block's order
+    u32 number;                  // linear thread index / 32
+    u32 runnable_positions;
+    u32 barrier_positions;       // at the block's or the grid's barrier
+    u32 exists, exited, waiting; // lanes; waiting: in an exchange
+    u32 asking;                  // lanes in simt_active_mask
+    bool mixed;                  // lanes wait with different masks
+    Fiber* by_lane[WARP];
+    Fiber* by_position[WARP];
+    Exchange exchange[WARP];
+    WarpChecks checks;
+};
+
+struct SharedArray { const void* instance; int index; u32 offset, bytes; };
+static constexpr u32 MOST_SHARED_ARRAYS = 200;
+
+struct Block {
+    Machine* machine;
+    u32 slot;
+    bool alive;
+    u64 number;                  // linear block index
+    SimtIndex index;             // blockIdx
+    Fiber* fibers;
+    u32 warps, runnable;         // runnable: warps (by slot) with a runnable fiber
+    u32 live, arrived;           // threads that have not returned; threads at the barrier
+    u64 barriers;                // released so far
+    int sum, all, any;           // of the predicates at the present barrier
+    int last_sum, last_all, last_any;
+    char* arena;
+    u32 arena_used, array_count;
+    SharedArray arrays[MOST_SHARED_ARRAYS];
+    Warp warp[WARP];
+    BlockChecks checks;
+};
+
+enum Reason : u8 { BLOCK_DONE, STALLED, ABANDONED };
+
+struct Machine {
+    Context main;
+    SimtLaunch* launch;
+    SimtIndex block_shape, grid_shape;
+    u32 threads, resident;
+    u64 blocks, started, finished;
+    u32 at_grid_barrier;
+    Reason reason;
+    Block* reason_block;
+    u64 random;
+    u64 progress;                // grows with every event that can end somebody's wait
+    u64 spins, spin_progress;    // fruitless polls since then
+    Fiber* fibers;
+    Block* block;                // [resident]
+    u64* order;                  // block numbers in the order in which they start; null: 0, 1, 2 …
+};
+
+// ---- where the stacks are
+// The step from one stack to the next is no power of two: the hot ends would share one cache set (2.4 times slower).
+static constexpr u64 STACK_BYTES = 65536;
+static constexpr u64 STACK_STEP = STACK_BYTES + 4096 + 64;
+static constexpr u64 STACK_RESERVE = 16384;              // for the runtime's own calls, below which a stack is called full
+static constexpr u64 STACK_GUARD = 2u << 20;             // below the first stack: room for one function's largest frame
+
+SIMT_INLINE char* stack_of(const SimtLaunch* launch, u64 number) {
+    return (char*)launch->region[REGION_STACKS] + STACK_GUARD + number * STACK_STEP;
+}

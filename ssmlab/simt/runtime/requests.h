@@ -1,0 +1,211 @@
+// How accesses of single threads become requests of warps, and what a request costs.
+//
+// Fibers run one after another, so the k-th execution of one site by each lane since the warp's last barrier is taken for
+// one request of the warp.  That is exact for structured code; where some lanes skip a turn of a loop it is a model.
+//   global   a request moves 32-byte sectors; the ideal is the fewest that hold the active lanes' bytes
+//   shared   32 banks of 4 bytes; different words of one bank are served one after another (wavefronts); 8-byte accesses
+//            are served by half-warps, 16-byte accesses by quarter-warps
+#pragma once
+#include "sites.h"
+
+struct Request { u32 mask, object; u32 address[32]; };           // address: shared: in the arena; global: in all buffers
+
+struct RequestSlot {                             // the open requests of one warp at one site
+    u32 base, count, capacity, unused;           // requests base … base + count - 1 are open
+    Request* request;                            // ring of `capacity`, request k at k % capacity
+    u32 occurrence[32];                          // per lane: k of its next access
+};
+
+static constexpr u32 SMALLEST_RING = 4, LARGEST_RING = 1024;
+
+struct RequestMemory { char *next, *end; void* free[12]; } static request_memory;
+
+static u64 request_bytes() { return 8ull << 30; }                // address space; only what is used becomes memory
+
+static void open_requests(const SimtLaunch* launch) {
+    request_memory = {};
+    request_memory.next = (char*)launch->region[REGION_REQUESTS];
+    request_memory.end = request_memory.next + launch->region_bytes[REGION_REQUESTS];
+}
+
+static void* take(u64 bytes) {
+    char* place = request_memory.next;
+    if (place + bytes > request_memory.end) return nullptr;
+    request_memory.next += (bytes + 63) & ~63ull;
+    return place;
+}
+
+// ---- cost of one request
+
+static u32 count_sectors(const Request& r, u32 size) {
+    u64 seen[64 * 5];
+    u32 count = 0;
+    u64 last = ~0ull;
+    bool ascending = true;
+    for (u32 rest = r.mask; rest; rest &= rest - 1) {
+        u64 from = r.address[lowest(rest)], to = (from + size - 1) / 32;
+        for (u64 sector = from / 32; sector <= to && count < sizeof seen / sizeof *seen; sector++) {
+            if (sector == last) continue;
+            if (ascending && count && sector < last) ascending = false;
+            u32 i = ascending ? count : 0;
+            while (i < count && seen[i] != sector) i++;
+            if (i == count) seen[count++] = sector;
+            last = sector;
+        }
+    }
+    return count;
+}
+
+// Most different words in one bank, over the lanes of `mask`.
+static u32 count_wavefronts(const Request& r, u32 size, u32 mask) {
+    u32 banks = 0, first_word[32], conflicts = 0;
+    for (u32 rest = mask; rest; rest &= rest - 1) {
+        u32 from = r.address[lowest(rest)] / 4, to = (r.address[lowest(rest)] + size - 1) / 4;
+        for (u32 word = from; word <= to; word++) {
+            u32 bank = word % 32;
+            if (!(banks >> bank & 1)) banks |= 1u << bank, first_word[bank] = word;
+            else if (first_word[bank] != word) conflicts = 1;
+        }
+    }
+    if (!conflicts) return 1;
+    u32 words[32][40], count[32] = {}, most = 1;
+    for (u32 rest = mask; rest; rest &= rest - 1) {
+        u32 from = r.address[lowest(rest)] / 4, to = (r.address[lowest(rest)] + size - 1) / 4;
+        for (u32 word = from; word <= to; word++) {
+            u32 bank = word % 32, i = 0;
+            while (i < count[bank] && words[bank][i] != word) i++;
+            if (i == count[bank] && i < 40) words[bank][count[bank]++] = word;
+            most = larger(most, count[bank]);
+        }
+    }
+    return most;
+}
+
+static i64 offset_in_object(const Block* block, u32 space, u32 object, u32 address);      // access.h
+
+static void close_request(const Warp* warp, u16 site, const Request& r, u32 k) {
+    SimtStats& stats = sites.stats[site];
+    u32 size = stats.size, active = ones(r.mask);
+    stats.requests++;
+    stats.lanes += active;
+    if (stats.space == SPACE_GLOBAL) {
+        stats.sectors += count_sectors(r, size);
+        stats.ideal_sectors += (active * size + 31) / 32;
+    } else {
+        u32 phase = size <= 4 ? 32 : size <= 8 ? 16 : 8;         // lanes served together
+        for (u32 first = 0; first < 32; first += phase) {
+            u32 mask = phase == 32 ? r.mask : r.mask & (((1u << phase) - 1) << first);
+            if (!mask) continue;
+            stats.wavefronts += count_wavefronts(r, size, mask);
+            stats.ideal_wavefronts++;
+        }
+    }
+    u64 key = warp->block->number << 37 | (u64)warp->number << 32 | k;
+    if (key >= stats.sample_key) return;
+    stats.sample_key = key;
+    stats.sample_mask = r.mask, stats.sample_size = size;
+    stats.sample_object = (int32_t)r.object;
+    for (u32 rest = r.mask; rest; rest &= rest - 1)
+        stats.sample_offset[lowest(rest)] = offset_in_object(warp->block, stats.space, r.object, r.address[lowest(rest)]);
+}
+
+static void close_requests(const Warp* warp, u16 site, RequestSlot& slot, u32 upto) {
+    for (; slot.base < upto; slot.base++, slot.count -= slot.count > 0) {
+        Request& r = slot.request[slot.base % slot.capacity];
+        if (slot.count && r.mask) close_request(warp, site, r, slot.base);
+        r.mask = 0;
+    }
+}
+
+// The warp's interval is over: no later access belongs to these requests.
+static void close_all_requests(Warp* warp) {
+    WarpChecks& checks = warp->checks;
+    for (u32 i = 0; i < checks.touched_count; i++) {
+        u32 page = checks.touched_pages[i];
+        for (u32 j = 0; j < SITES_A_PAGE; j++) {
+            RequestSlot* slot = checks.page[page][j];
+            if (!slot || !(slot->base | slot->count)) continue;
+            close_requests(warp, (u16)(page * SITES_A_PAGE + j), *slot, slot->base + slot->count);
+            slot->base = slot->count = 0;
+            memset(slot->occurrence, 0, sizeof slot->occurrence);
+        }
+    }
+}
+
+static SIMT_NOINLINE RequestSlot* new_slot(WarpChecks& checks, u16 site) {
+    RequestSlot**& page = checks.page[site / SITES_A_PAGE];
+    if (!page) {
+        page = (RequestSlot**)take(SITES_A_PAGE * sizeof(RequestSlot*));
+        if (!page) return nullptr;
+        memset(page, 0, SITES_A_PAGE * sizeof(RequestSlot*));
+        checks.touched_pages[checks.touched_count++] = site / SITES_A_PAGE;
+    }
+    RequestSlot* slot = (RequestSlot*)take(sizeof(RequestSlot));
+    Request* ring = (Request*)take(SMALLEST_RING * sizeof(Request));
+    if (!slot || !ring) return nullptr;
+    memset(slot, 0, sizeof *slot);
+    memset(ring, 0, SMALLEST_RING * sizeof(Request));
+    slot->capacity = SMALLEST_RING;
+    slot->request = ring;
+    return page[site % SITES_A_PAGE] = slot;
+}
+
+static SIMT_NOINLINE bool enlarge(RequestSlot* slot) {
+    u32 capacity = slot->capacity * 4, level = (u32)__builtin_ctz(capacity);
+    Request* ring = (Request*)request_memory.free[level];
+    if (ring) request_memory.free[level] = *(void**)ring;
+    else if (!(ring = (Request*)take(capacity * sizeof(Request)))) return false;
+    memset(ring, 0, capacity * sizeof(Request));
+    for (u32 k = slot->base; k < slot->base + slot->count; k++) ring[k % capacity] = slot->request[k % slot->capacity];
+    *(void**)slot->request = request_memory.free[__builtin_ctz(slot->capacity)];
+    request_memory.free[__builtin_ctz(slot->capacity)] = slot->request;
+    slot->request = ring;
+    slot->capacity = capacity;
+    return true;
+}
+
+// A lane is more than a full ring ahead of others: let them catch up; what nobody can join any more is closed.
+static SIMT_NOINLINE void catch_up(Fiber* fiber, u16 site, RequestSlot* slot) {
+    Warp* warp = fiber->warp;
+    u32 k = slot->occurrence[fiber->lane];
+    for (u32 turn = 0; turn <= WARP && k - slot->base >= slot->capacity; turn++) {
+        u32 behind = k;
+        for (u32 rest = warp->runnable_positions; rest; rest &= rest - 1)
+            behind = smaller(behind, slot->occurrence[warp->by_position[lowest(rest)]->lane]);
+        if (behind > slot->base) {
+            close_requests(warp, site, *slot, behind);
+            continue;
+        }
+        u32 others = warp->runnable_positions & ~(1u << fiber->position);
+        if (!others) break;
+        u32 later = others & above(fiber->position);
+        hand_over(fiber, warp->by_position[lowest(later ? later : others)]);
+    }
+    if (k - slot->base >= slot->capacity) close_requests(warp, site, *slot, k - slot->capacity / 2);
+}
+
+SIMT_INLINE void record_request(Fiber* fiber, u16 site, u32 object, u32 address) {
+    WarpChecks& checks = fiber->warp->checks;
+    RequestSlot** page = checks.page[site / SITES_A_PAGE];
+    RequestSlot* slot = page ? page[site % SITES_A_PAGE] : nullptr;
+    if (SIMT_UNLIKELY(!slot) && !(slot = new_slot(checks, site))) {
+        sites.lost++;
+        return;
+    }
+    u32 lane = fiber->lane;
+    while (SIMT_UNLIKELY(slot->occurrence[lane] - slot->base >= slot->capacity && slot->occurrence[lane] >= slot->base)) {
+        if (slot->capacity == LARGEST_RING || !enlarge(slot)) catch_up(fiber, site, slot);
+    }
+    u32 k = slot->occurrence[lane]++;
+    if (SIMT_UNLIKELY(k < slot->base)) {         // its request was closed: it counts as one of its own
+        Request late = {1u << lane, object, {}};
+        late.address[lane] = address;
+        close_request(fiber->warp, site, late, k);
+        return;
+    }
+    Request& request = slot->request[k % slot->capacity];
+    if (k - slot->base >= slot->count) slot->count = k - slot->base + 1;
+    if (!request.mask) request.object = object;
+    request.mask |= 1u << lane;
+    request.address[lane] = address;
+}

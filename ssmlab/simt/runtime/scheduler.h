@@ -1,0 +1,108 @@
+// Who runs next.  One rule: a fiber that must wait is not runnable; nobody polls.
+//
+// A fiber that waits hands over to the next runnable fiber of its warp, then to the next warp of its block, then to the
+// next resident block, without going through a central loop (that would cost two mispredicted returns a switch).  When
+// nobody is runnable, or a block is finished, the machine's own context takes over (machine.h).
+#pragma once
+#include "model.h"
+
+static Fiber* current();                         // checked.cpp and native.cpp
+static void set_current(Fiber*);
+static void resolve_active_mask(Warp* warp);     // warp.h
+
+// The mask of positions for a mask of lanes.
+SIMT_INLINE u32 positions_of(Warp* warp, u32 lanes) {
+    if (warp->block->machine->launch->lane_order == 0) return lanes;
+    u32 result = 0;
+    for (; lanes; lanes &= lanes - 1) result |= 1u << warp->by_lane[lowest(lanes)]->position;
+    return result;
+}
+
+SIMT_INLINE void make_runnable(Warp* warp, u32 positions) {
+    if (!positions) return;
+    warp->runnable_positions |= positions;
+    warp->block->runnable |= 1u << warp->slot;
+}
+
+SIMT_INLINE void make_waiting(Fiber* fiber, Wait why) {
+    Warp* warp = fiber->warp;
+    fiber->wait = why;
+    warp->runnable_positions &= ~(1u << fiber->position);
+    if (!warp->runnable_positions && warp->asking) resolve_active_mask(warp);
+    if (!warp->runnable_positions) warp->block->runnable &= ~(1u << warp->slot);
+}
+
+SIMT_INLINE u32 above(u32 bit) { return ~((2u << bit) - 1u); }      // bits higher than `bit` (2 << 31 wraps to 0: none)
+
+SIMT_INLINE Fiber* first_of(Block* block) {
+    Warp& warp = block->warp[lowest(block->runnable)];
+    return warp.by_position[lowest(warp.runnable_positions)];
+}
+
+static SIMT_NOINLINE Fiber* first_in_ring_after(Block* block) {
+    Machine* machine = block->machine;
+    for (u32 i = 1; i <= machine->resident; i++) {
+        u32 slot = block->slot + i;
+        Block& other = machine->block[slot < machine->resident ? slot : slot - machine->resident];
+        if (other.alive && other.runnable) return first_of(&other);
+    }
+    return nullptr;
+}
+
+// After a fiber that waits: stay in the warp as long as anyone there can run.
+SIMT_INLINE Fiber* next_after_waiting(Fiber* fiber) {
+    Warp* warp = fiber->warp;
+    if (u32 rest = warp->runnable_positions) {
+        u32 later = rest & above(fiber->position);
+        return warp->by_position[lowest(later ? later : rest)];
+    }
+    Block* block = warp->block;
+    if (u32 rest = block->runnable) {
+        u32 later = rest & above(warp->slot);
+        Warp& next = block->warp[lowest(later ? later : rest)];
+        return next.by_position[lowest(next.runnable_positions)];
+    }
+    return first_in_ring_after(block);
+}
+
+// After a fiber that polls: everybody else gets a turn first.
+static SIMT_NOINLINE Fiber* next_after_polling(Fiber* fiber) {
+    Warp* warp = fiber->warp;
+    Block* block = warp->block;
+    if (u32 later = warp->runnable_positions & above(fiber->position)) return warp->by_position[lowest(later)];
+    if (u32 later = block->runnable & above(warp->slot)) {
+        Warp& next = block->warp[lowest(later)];
+        return next.by_position[lowest(next.runnable_positions)];
+    }
+    return first_in_ring_after(block);           // comes round to this block last
+}
+
+SIMT_INLINE void hand_over(Fiber* from, Fiber* to) {
+    if (from == to) return;
+    set_current(to);
+    context_switch(from->context, to->context);
+}
+
+static SIMT_NOINLINE void leave(Fiber* fiber, Reason reason) {
+    Machine* machine = fiber->block->machine;
+    machine->reason = reason;
+    machine->reason_block = fiber->block;
+    context_switch(fiber->context, machine->main);
+}
+
+// Give up the launch.  Never returns: the fibers stay where they are and are overwritten by the next launch.
+[[noreturn]] static SIMT_NOINLINE void abandon(Fiber* fiber) {
+    leave(fiber, ABANDONED);
+    __builtin_unreachable();
+}
+
+// Sleep until somebody makes this fiber runnable again.
+SIMT_INLINE void wait(Fiber* fiber, Wait why) {
+    make_waiting(fiber, why);
+    Fiber* next = next_after_waiting(fiber);
+    if (SIMT_LIKELY(next != nullptr)) hand_over(fiber, next);
+    else leave(fiber, STALLED);
+}
+
+// Let the others run, stay runnable.
+SIMT_INLINE void let_others_run(Fiber* fiber) { hand_over(fiber, next_after_polling(fiber)); }

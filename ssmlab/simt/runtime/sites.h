@@ -1,0 +1,89 @@
+// A site is one place in the compiled code, known by the return address of a hook; it stands for one line of the learner.
+//
+// A call from a header function (a float4 copy, a shuffle wrapper) is blamed on the learner's line that led there: the
+// shadow call stack, kept by func_entry and func_exit, is walked to the first frame in the learner's text.
+#pragma once
+#include "model.h"
+
+static constexpr u32 MOST_SITES = SITES_A_PAGE * MOST_PAGES;     // 4096
+static constexpr u32 HEADER_PLACES = 8192;                       // a power of two
+
+struct HeaderPlace { void* pc; u32 line; u32 site; };
+
+struct Sites {
+    u32 count, lost;
+    SimtStats* stats;                            // one for each site; site 0 is none
+    HeaderPlace* header;                         // hash table
+    u16* by_code;                                // per byte of text
+};
+static Sites sites;
+
+static u64 sites_bytes(const SimtLaunch* launch) { return HEADER_PLACES * sizeof(HeaderPlace) + launch->text_bytes * 2; }
+
+static void open_sites(const SimtLaunch* launch, SimtStats* stats) {
+    memset(launch->region[REGION_SITES], 0, sites_bytes(launch));
+    sites.count = 1, sites.lost = 0;
+    sites.stats = stats;
+    sites.header = (HeaderPlace*)launch->region[REGION_SITES];
+    sites.by_code = (u16*)(sites.header + HEADER_PLACES);
+}
+
+SIMT_INLINE u32 line_at(const SimtLaunch* launch, void* pc) {
+    u64 at = (u64)pc - 1 - launch->text;         // the call, not what follows it
+    return at < launch->text_bytes ? launch->lines[at] : 0;
+}
+
+static SIMT_NOINLINE u32 line_of_caller(const Fiber* fiber, const SimtLaunch* launch) {
+    for (u32 depth = smaller(fiber->checks.depth, DEEPEST_FRAME); depth--;)
+        if (u32 line = line_at(launch, fiber->checks.frames[depth])) return line;
+    return 0;
+}
+
+static u32 learner_line(const Fiber* fiber, void* pc) {
+    const SimtLaunch* launch = fiber->block->machine->launch;
+    u32 line = line_at(launch, pc);
+    return line ? line : line_of_caller(fiber, launch);
+}
+
+// The calls that led here, as one number.
+static u64 call_path(const Fiber* fiber, void* pc) {
+    u64 hash = (u64)pc;
+    for (u32 i = 0; i < smaller(fiber->checks.depth, DEEPEST_FRAME); i++)
+        hash = (hash ^ (u64)fiber->checks.frames[i]) * 0x100000001B3u;
+    return hash;
+}
+
+static SIMT_NOINLINE u16 new_site(u32 line, u32 space, u32 access, u32 size) {
+    if (sites.count == MOST_SITES) {
+        sites.lost++;
+        return 0;
+    }
+    SimtStats& stats = sites.stats[sites.count];
+    stats.line = line, stats.space = space, stats.access = access, stats.size = size;
+    stats.sample_key = ~0ull;
+    return (u16)sites.count++;
+}
+
+static SIMT_NOINLINE u16 header_site(const Fiber* fiber, const SimtLaunch* launch, void* pc, u32 space, u32 access, u32 size) {
+    u32 line = line_of_caller(fiber, launch);
+    u64 hash = ((u64)pc * 0x9E3779B97F4A7C15u ^ line * 0x2545F4914F6CDD1Du) >> 20;
+    for (u32 i = 0; i < 64; i++) {
+        HeaderPlace& place = sites.header[(hash + i) % HEADER_PLACES];
+        if (place.pc == pc && place.line == line && place.site) return (u16)place.site;
+        if (!place.site) {
+            place = {pc, line, new_site(line, space, access, size)};
+            return (u16)place.site;
+        }
+    }
+    sites.lost++;
+    return 0;
+}
+
+SIMT_INLINE u16 site_at(const Fiber* fiber, void* pc, u32 space, u32 access, u32 size) {
+    const SimtLaunch* launch = fiber->block->machine->launch;
+    u64 at = (u64)pc - 1 - launch->text;
+    if (SIMT_UNLIKELY(at >= launch->text_bytes || !launch->lines[at])) return header_site(fiber, launch, pc, space, access, size);
+    u16& site = sites.by_code[at];
+    if (SIMT_UNLIKELY(!site)) site = new_site(launch->lines[at], space, access, size);
+    return site;
+}

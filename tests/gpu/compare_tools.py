@@ -1,0 +1,408 @@
+"""Every right kernel and every mutant under NVIDIA's tools and under ours, side by side.
+
+    python tests/gpu/compare_tools.py              on a GPU machine, about 3 minutes; writes the JSON and the table
+    python tests/gpu/compare_tools.py --dry-run    lists what would be started
+    python tests/gpu/compare_tools.py --render     writes the table of kernels_cu/README.md from the JSON again
+
+Needs CuPy, compute-sanitizer and ncu, and a C++ compiler for our side. Each kernel runs under compute-sanitizer
+(memcheck, racecheck, synccheck, initcheck), and once without a tool; ncu counts requests, sectors, shared wavefronts
+and bank conflicts of the right kernels and of the ladder. A launch that may kill its process's context runs in a
+process of its own, the others a few to a process; a batch whose context died all the same is run again one by one.
+A process that is not back in time is killed, and its row says "hangs".
+"""
+import argparse
+import csv
+import datetime
+import io
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
+
+import kernel_files as files  # noqa: E402
+
+OUT = ROOT / "notebooks" / "results" / "simt_vs_tools.json"
+README = ROOT / "kernels_cu" / "README.md"
+TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
+BATCH = 9  # launches to a process, where one cannot harm the next
+HARMLESS = {"race", "global-race", "wrong-result", "uninitialised"}  # kinds after which the context lives
+MAY_HANG = {"divergent-barrier", "deadlock", "invalid-mask", "endless-loop"}
+TIME_LIMIT = 90  # [s] for a process, 16 of them beside each other
+HANG_LIMIT = 30  # [s] for one whose kernel may never end
+
+COUNTERS = {  # ours -> ncu's
+    ("global", "read", "requests"): "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
+    ("global", "read", "sectors"): "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
+    ("global", "write", "requests"): "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",
+    ("global", "write", "sectors"): "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
+    ("shared", "read", "wavefronts"): "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
+    ("shared", "read", "bank_conflicts"): "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
+    ("shared", "write", "wavefronts"): "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
+    ("shared", "write", "bank_conflicts"): "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
+}
+
+# Why the tools say less than we do, by our kind of finding; a file's own reason goes first.
+SILENCE = {
+    "global-race": "no NVIDIA tool looks at races on global memory",
+    "divergent-barrier": "on the GPU a thread that has left counts as arrived, and synccheck follows the GPU",
+    "invalid-mask": "synccheck does not look for a lane outside its own mask or for one that never comes",
+    "uninitialised": "this initcheck does not look at shared memory",
+    "out-of-bounds": "the address still belongs to the same allocation",
+    "local-escape": "every thread's local memory starts at the same address, so the wrong thread's value is read",
+    "deadlock": "this order of blocks did not come up",
+    "endless-loop": "the tools wait with the kernel",
+    "stack-overflow": "nvcc turned the recursion into a loop",
+}
+SILENCE_OF = {
+    "block_of_1025": "refused by the driver too",
+    "chained_plain_flag": "no NVIDIA tool looks at races on global memory; here the compiler reads the flag once",
+}
+
+
+def launchable():
+    """[(path, kinds)] of everything that runs on the GPU, right kernels and ladder first (with no kinds)."""
+    right = [(path, set()) for path in [*files.LADDER, *files.RIGHT]]
+    return right + [(path, set(files.cases(path)[0].marks) or {"refused"}) for path in files.MUTANTS]
+
+
+def batches(chosen):
+    """[(paths, time limit)] that share a process."""
+    calm = [path for path, kinds in chosen if kinds <= HARMLESS and path.stem != "chained_plain_flag"]
+    alone = [(path, kinds) for path, kinds in chosen if path not in calm]
+    jobs = [(calm[i : i + BATCH], TIME_LIMIT) for i in range(0, len(calm), BATCH)]
+    slow = sorted(alone, key=lambda item: bool(item[1] & MAY_HANG or item[0].stem == "chained_plain_flag"))
+    return jobs + [([path], HANG_LIMIT if kinds & MAY_HANG or path.stem == "chained_plain_flag" else TIME_LIMIT)
+                   for path, kinds in slow]
+
+
+def launcher(paths):
+    return [sys.executable, str(ROOT / "tests/gpu/launch_case.py"), *map(str, paths)]
+
+
+def sanitizer(tool, paths, spaces):
+    """The command of one tool over some files; tool None is the launch alone."""
+    if tool is None:
+        return launcher(paths)
+    options = ["--initcheck-address-space", "shared"] if tool == "initcheck" and spaces else []
+    return ["compute-sanitizer", "--tool", tool, *options, "--show-backtrace", "no", *launcher(paths)]
+
+
+def run(command, limit):
+    """(output, exit code, or None when it had to be killed). The whole process group is killed, tool and launch."""
+    with tempfile.TemporaryFile("w+", errors="replace") as output:  # a pipe would wait for a survivor of the kill
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True, cwd=ROOT)
+        try:
+            code = process.wait(limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            code = None
+        output.seek(0)
+        return output.read(), code
+
+
+# A record of compute-sanitizer starts with "========= Error: ..." or "========= Invalid ..."; the lines that tell where
+# are indented below it: "=========     at kernel+0x1a0 in file.cu:27".
+RECORD = re.compile(r"^=========\s(?! )(?P<words>\S.*)$")
+PLACE = re.compile(r"\bat (?P<kernel>[\w:<>, ]+?)(?:\([^)]*\))?\+0x[0-9a-f]+ in (?P<file>[^\s:]+):(?P<line>\d+)")
+FINDING = re.compile(r"race reported|hazard|invalid __|misaligned|barrier error|uninitialized|out of (bounds|range)|"
+                     r"divergent|invalid argument|stack|assert|fatal", re.IGNORECASE)
+
+
+def records(output):
+    """[{"words", "places": [(kernel, line)]}] of one tool's output, without its banner and its summary."""
+    found = []
+    for text in output.splitlines():
+        if not text.startswith("========="):
+            continue
+        head = RECORD.match(text)
+        if head:
+            found.append({"words": head["words"], "places": []})
+        place = PLACE.search(text)
+        if place and found:
+            spot = (place["kernel"].strip().split("::")[-1], int(place["line"]))
+            if spot not in found[-1]["places"]:
+                found[-1]["places"].append(spot)
+    noise = re.compile("SUMMARY|^Program hit")  # totals, and the error code that the launch itself returned
+    return [record for record in found if FINDING.search(record["words"]) and not noise.search(record["words"])]
+
+
+def told(output):
+    """{launch id: {"error", "first_bad"}} of what launch_case.py printed."""
+    rows = [json.loads(line.split(" ", 1)[1]) for line in output.splitlines() if line.startswith("LAUNCHED ")]
+    return {row.pop("id"): row for row in rows}
+
+
+def run_tools(chosen, workers, spaces, raw, say):
+    """{(file stem, tool): {"output", "code"}}; a batch that lost its context is run again file by file."""
+    results, lock = {}, threading.Lock()
+    jobs = [(tool, paths, limit) for paths, limit in batches(chosen) for tool in (None, *TOOLS)]
+    jobs = [(tool, paths, limit) for tool, paths, limit in jobs
+            if tool is None or "endless_loop" not in [path.stem for path in paths]]
+
+    def job(tool, paths, limit):
+        command = sanitizer(tool, paths, spaces)
+        output, code = run(command, limit)
+        if raw:
+            name = f"{paths[0].stem}{'-and-more' if len(paths) > 1 else ''}-{tool or 'alone'}.txt"
+            (raw / name).write_text(shlex.join(command) + "\n" + output, encoding="utf-8")
+        rows = told(output)
+        wanted = [case.id for path in paths for case in files.launches(path)]
+        if len(paths) > 1 and (code is None or any(rows.get(name, {"error": "lost"})["error"] for name in wanted)):
+            say(f"a batch of {len(paths)} under {tool or 'no tool'} lost its context: again one by one")
+            for path in paths:
+                job(tool, [path], limit)
+            return
+        with lock:
+            for path in paths:
+                results[path.stem, tool] = {"output": output, "code": code}
+
+    with ThreadPoolExecutor(workers) as pool:
+        for future in [pool.submit(job, *one) for one in jobs]:
+            future.result()
+    return results
+
+
+def said(path, tool, result):
+    """What one tool said about one file: {"verdict": silent | speaks | hangs | crash, "lines", "words"}."""
+    if result is None:
+        return {"verdict": "not run", "lines": [], "words": []}
+    kernels = {case.kernel for case in files.launches(path)}
+    mine = [r for r in records(result["output"]) if not r["places"] or kernels & {name for name, _ in r["places"]}]
+    lines = sorted({line for r in mine for name, line in r["places"] if name in kernels})
+    words = sorted({re.sub(r"0x[0-9a-f]+", "0x…", r["words"])[:160] for r in mine if r["places"]})
+    if not words and len(told(result["output"])) <= 1:  # alone in its process: a record without a place is its own
+        words = sorted({r["words"][:160] for r in mine})
+    verdict = "speaks" if words else "hangs" if result["code"] is None else "silent"
+    return {"verdict": verdict, "lines": lines, "words": words, "killed": result["code"] is None}
+
+
+def alone(path, result):
+    """What the GPU did without a tool: right | wrong at h[4] | hangs | the error's name."""
+    if result is None or result["code"] is None:
+        return "hangs" if result else "not run"
+    rows = told(result["output"])
+    mine = [rows.get(case.id, {"error": "lost", "first_bad": None}) for case in files.launches(path)]
+    errors = [row["error"] for row in mine if row["error"]]
+    if errors:
+        return re.sub(r"^(\w+).*", r"\1", errors[0])
+    bad = [row["first_bad"] for row in mine if row["first_bad"]]
+    return f"wrong at {bad[0]}" if bad else "right" if any(case.expect for case in files.launches(path)) else "ran"
+
+
+def ours(path):
+    """Our findings on one file, over all its launches: [{"kind", "severity", "lines", "count"}] or the refusal."""
+    found = {}
+    for case in files.launches(path):
+        try:
+            report = files.check(case)
+        except ValueError as error:
+            return [{"kind": "refused", "severity": "error", "lines": [], "count": 1, "words": str(error)}]
+        for finding in report.findings:
+            row = found.setdefault((finding.kind, finding.severity), {"lines": set(), "count": 0})
+            row["lines"] |= {line for line in (finding.line, finding.other_line) if line}
+            row["count"] += finding.count
+    return [{"kind": kind, "severity": severity, "lines": sorted(row["lines"]), "count": row["count"]}
+            for (kind, severity), row in sorted(found.items())]
+
+
+def agreement(mine, tools, gpu):
+    """agree | ours only | tool only | other lines | both silent."""
+    spoke = {name: row for name, row in tools.items() if row["verdict"] == "speaks"}
+    if not mine:
+        return "tool only" if spoke else "both silent"
+    if mine[0]["kind"] == "refused":
+        return "agree" if gpu not in ("ran", "right", "hangs") else "ours only"
+    if not spoke:
+        return "agree" if mine[0]["kind"] in ("endless-loop", "deadlock") and gpu == "hangs" else "ours only"
+    lines = {line for row in spoke.values() for line in row["lines"]}
+    our_lines = {line for row in mine for line in row["lines"]}
+    return "agree" if not lines or lines & our_lines else "other lines"
+
+
+def our_counters(report):
+    """{(space, access, what): total}, atomics left out: ncu counts them elsewhere."""
+    return {key: sum(getattr(row, key[2]) for row in report.lines if (row.space, row.access) == key[:2])
+            for key in COUNTERS}
+
+
+def ncu_command(paths, metrics, log):
+    return ["ncu", "--clock-control", "none", "--csv", "--page", "raw", "--metrics", ",".join(metrics),
+            "--log-file", str(log), *launcher(paths)]
+
+
+def available_metrics():
+    """The counters' base names that this ncu knows on this device."""
+    output = subprocess.run(["ncu", "--query-metrics"], capture_output=True, text=True, timeout=120, check=True).stdout
+    return {line.split()[0] for line in output.splitlines() if line[:1].isalpha() and len(line.split()) > 1}
+
+
+def run_ncu(paths, log, say):
+    """[{"id", "counters": {name: {"ours", "ncu"}}, "equal"}] for every launch of the right kernels and the ladder."""
+    known = available_metrics()
+    metrics = [name for name in COUNTERS.values() if name.split(".")[0] in known]
+    missing = sorted(set(COUNTERS.values()) - set(metrics))
+    if missing:
+        say(f"this ncu does not know {', '.join(missing)}")
+    output, code = run(ncu_command(paths, metrics, log), 240)
+    if code != 0:
+        seen = log.read_text(encoding="utf-8") if log.exists() else ""
+        raise RuntimeError(f"ncu ended with {code}: {output[-2000:]}\n{seen[-2000:]}")
+    text = log.read_text(encoding="utf-8")
+    rows = list(csv.DictReader(io.StringIO(text[text.index('"ID"') :])))
+    rows = [row for row in rows if row["ID"]]  # the line below the heading holds units
+    cases = [case for path in paths for case in files.launches(path)]
+    if [row["Kernel Name"].split("(")[0] for row in rows] != [case.kernel for case in cases]:
+        raise RuntimeError(f"ncu saw {[row['Kernel Name'] for row in rows]}, launched were {[c.kernel for c in cases]}")
+    compared = []
+    for case, row in zip(cases, rows, strict=True):
+        mine = our_counters(files.check(case))
+        counters = {" ".join(key): {"ours": mine[key], "ncu": int(float(row[name].replace(",", "")))}
+                    for key, name in COUNTERS.items() if name in metrics}
+        compared.append({"id": case.id, "counters": counters,
+                         "equal": all(value["ours"] == value["ncu"] for value in counters.values())})
+    return compared
+
+
+def version(program):
+    output = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
+    return next((line for line in output.splitlines() if re.search(r"\d+\.\d+", line)), output.strip())
+
+
+def measure(arguments):
+    say = lambda text: print(text, file=sys.stderr, flush=True)  # noqa: E731
+    for program in ("compute-sanitizer", "ncu"):
+        if shutil.which(program) is None:
+            raise SystemExit(f"{program} is not on PATH: it comes with the CUDA toolkit")
+    chosen = [(path, kinds) for path, kinds in launchable() if re.search(arguments.only, path.stem)]
+    if arguments.raw:
+        arguments.raw.mkdir(parents=True, exist_ok=True)
+    text = subprocess.run(["compute-sanitizer", "--help"], capture_output=True, text=True, timeout=60, check=True)
+    spaces = "initcheck-address-space" in text.stdout
+
+    say("our side")
+    with ThreadPoolExecutor(2) as pool:  # compilers run beside each other
+        mine = dict(zip([path for path, _ in chosen], pool.map(ours, [path for path, _ in chosen]), strict=True))
+    say("ncu")
+    log = (arguments.raw or arguments.out.parent) / "ncu.csv"
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    right = [path for path, kinds in chosen if not kinds]
+    counters = run_ncu(right, log, say) if right else []
+    say("compute-sanitizer")
+    results = run_tools(chosen, arguments.workers, spaces, arguments.raw, say)
+
+    rows = []
+    for path, kinds in chosen:
+        tools = {tool: said(path, tool, results.get((path.stem, tool))) for tool in TOOLS}
+        gpu = alone(path, results.get((path.stem, None)))
+        rows.append({"file": path.relative_to(ROOT).as_posix(), "kernel": path.stem, "marked": sorted(kinds),
+                     "ours": mine[path], "tools": tools, "alone": gpu, "agree": agreement(mine[path], tools, gpu)})
+    import cupy as cp
+
+    device = cp.cuda.runtime.getDeviceProperties(0)
+    document = {
+        "device": device["name"].decode(),
+        "compute_capability": f"{device['major']}.{device['minor']}",
+        "driver": cp.cuda.runtime.driverGetVersion(),
+        "nvrtc": list(cp.cuda.nvrtc.getVersion()),
+        "compute_sanitizer": version("compute-sanitizer"),
+        "ncu": version("ncu"),
+        "date": datetime.date.today().isoformat(),
+        "command": "python tests/gpu/compare_tools.py",
+        "initcheck_shared": spaces,
+        "rows": rows,
+        "counters": counters,
+    }
+    arguments.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    say(f"wrote {arguments.out}")
+
+
+def reason(row):
+    """Why this row does not read 'agree'; empty when it does."""
+    if row["agree"] in ("agree", "both silent"):
+        return ""
+    if row["kernel"] in SILENCE_OF:
+        return SILENCE_OF[row["kernel"]]
+    if row["agree"] == "ours only":
+        return SILENCE.get(row["ours"][0]["kind"], "")
+    return ""
+
+
+def render(document):
+    """The Markdown between the marks of kernels_cu/README.md."""
+    def numbers(lines):
+        return ", ".join(map(str, lines))
+
+    def tool(row):
+        if row["verdict"] != "speaks":
+            return {"silent": "·", "not run": ""}.get(row["verdict"], row["verdict"])
+        return "speaks" + (f" ({numbers(row['lines'])})" if row["lines"] else "")
+
+    out = [f"{document['device']}, {document['date']}: {document['compute_sanitizer']}; {document['ncu']}. "
+           f"`{document['command']}`", "", "A number is a line of the file; · means silent.", "",
+           "| kernel | ours | alone on the GPU | " + " | ".join(TOOLS) + " | |", "|---" * (4 + len(TOOLS)) + "|"]
+    for row in document["rows"]:
+        found = "; ".join(f"{one['kind']}{' (warning)' if one['severity'] == 'warning' else ''} {numbers(one['lines'])}"
+                          for one in row["ours"]) or "·"
+        cells = [f"`{row['kernel']}`", found, row["alone"], *(tool(row["tools"][name]) for name in TOOLS),
+                 row["agree"] + (f": {reason(row)}" if reason(row) else "")]
+        out.append("| " + " | ".join(cells) + " |")
+    equal = sum(row["equal"] for row in document["counters"])
+    out += ["", f"Counters, ours / ncu's: {equal} of {len(document['counters'])} launches agree in every counter.", ""]
+    names = [" ".join(key) for key in COUNTERS]
+    out += ["| launch | " + " | ".join(name.replace("_", " ") for name in names) + " |"]
+    out += ["|---" * (1 + len(names)) + "|"]
+    for row in document["counters"]:
+        cells = [row["counters"].get(name) for name in names]
+        shown = ["" if c is None else str(c["ours"]) if c["ours"] == c["ncu"] else f"**{c['ours']} / {c['ncu']}**"
+                 for c in cells]
+        out.append(f"| `{row['id']}` | " + " | ".join(shown) + " |")
+    return "\n".join(out)
+
+
+MARKS = ("<!-- compare_tools: begin -->", "<!-- compare_tools: end -->")
+
+
+def write_table(out):
+    text = README.read_text(encoding="utf-8")
+    before, rest = text.split(MARKS[0])
+    after = rest.split(MARKS[1])[1]
+    table = render(json.loads(out.read_text(encoding="utf-8")))
+    README.write_text(f"{before}{MARKS[0]}\n{table}\n{MARKS[1]}{after}", encoding="utf-8")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=OUT, help="the JSON")
+    parser.add_argument("--raw", type=Path, help="a folder for the tools' own output")
+    parser.add_argument("--workers", type=int, default=min(14, os.cpu_count() or 1), help="processes beside each other")
+    parser.add_argument("--only", default="", help="a regular expression that file names must match")
+    parser.add_argument("--dry-run", action="store_true", help="list the commands")
+    parser.add_argument("--render", action="store_true", help="only write the table again")
+    arguments = parser.parse_args()
+    if arguments.dry_run:
+        chosen = [(path, kinds) for path, kinds in launchable() if re.search(arguments.only, path.stem)]
+        for paths, limit in batches(chosen):
+            for tool in (None, *TOOLS):
+                print(f"[{limit} s]", shlex.join(sanitizer(tool, paths, True)))
+        print(shlex.join(ncu_command([p for p, kinds in chosen if not kinds], COUNTERS.values(), Path("ncu.csv"))))
+        return
+    if not arguments.render:
+        measure(arguments)
+    if arguments.out == OUT:
+        write_table(arguments.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,22 @@
+// halo_not_loaded -- nobody loads the left halo cell.
+//
+// Wrong      part[0] is read and was never written.
+// From       tests/right/stencil.cu
+// launch: grid=3 block=64
+// args: x=small[180] y=nan[180] n=180
+
+extern "C" __global__ void halo_not_loaded(const float* x, float* y, int n) {
+    __shared__ float part[66];                              // part[t + 1] = x[i], with one more cell on each side
+    const int t = threadIdx.x;
+    const int i = blockIdx.x * 64 + t;
+
+    part[t + 1] = i < n ? x[i] : 0.0f;
+    // the left halo is missing here
+    if (t == 63) {
+        part[65] = i + 1 < n ? x[i + 1] : 0.0f;
+    }
+    __syncthreads();                                        // B0: tile and halo are loaded before anyone adds
+    if (i < n) {
+        y[i] = part[t] + part[t + 1] + part[t + 2];  //! uninitialised
+    }
+}

@@ -1,0 +1,30 @@
+// chunk_carry -- 8 steps in chunks of 4: each thread needs the state with which its chunk starts.
+//
+// Right      start(k) = A_total(k-1) * start(k-1) + B_total(k-1), and start(0) is the given state.
+// launch: grid=1 block=2 options=-DCHUNK=4
+// args: a=decay[8] b=normal[8] h=nan[8] state=1.5f
+// expect: h = scan(a, b, 1.5)
+
+#include "affine.cuh"
+
+extern "C" __global__ void chunk_carry(const float* a, const float* b, float* h, float state) {
+    __shared__ float2 total[32];
+    const int k = threadIdx.x;                              // thread k owns chunk k
+
+    float2 whole = identity();
+    for (int i = k * CHUNK; i < (k + 1) * CHUNK; ++i) {
+        whole = then(whole, make_float2(a[i], b[i]));
+    }
+    total[k] = whole;
+    __syncthreads();                                        // B0: every total is written before anyone folds them
+
+    float start = state;
+    for (int j = 0; j < k; ++j) {
+        start = total[j].x * start + total[j].y;
+    }
+
+    for (int i = k * CHUNK; i < (k + 1) * CHUNK; ++i) {
+        start = a[i] * start + b[i];
+        h[i] = start;
+    }
+}

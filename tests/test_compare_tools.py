@@ -1,0 +1,87 @@
+"""The script that compares with NVIDIA's tools, as far as it can be tested without a GPU."""
+import json
+import sys
+from pathlib import Path
+
+import kernel_files as files
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent / "gpu"))
+import compare_tools  # noqa: E402
+
+RACECHECK = """\
+========= COMPUTE-SANITIZER
+========= Error: Race reported between Write access at v1_without_b0+0x190 in v1_without_b0.cu:23
+=========     and Read access at v1_without_b0+0x2c0 in v1_without_b0.cu:26 [508 hazards]
+=========
+========= Warning: Race reported between Read access at other(float const *)+0x10 in other.cu:7
+LAUNCHED {"id": "v1_without_b0", "error": null, "first_bad": "h[3]"}
+========= RACECHECK SUMMARY: 2 hazards displayed (1 error, 1 warning)
+"""
+MEMCHECK = """\
+========= COMPUTE-SANITIZER
+========= Invalid __global__ read of size 4 bytes
+=========     at one_past_the_end+0x90 in /tmp/a/one_past_the_end.cu:14
+=========     by thread (58,0,0) in block (3,0,0)
+=========     Access at 0x7f0000 is out of bounds
+========= Program hit CUDA_ERROR_LAUNCH_FAILED (error 719) due to "unspecified launch failure" on CUDA API call
+LAUNCHED {"id": "one_past_the_end", "error": "CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure", "first_bad": null}
+========= ERROR SUMMARY: 2 errors
+"""
+
+
+def path(stem):
+    return files.TESTS / "mutants" / f"{stem}.cu"
+
+
+def test_records_are_read_with_their_kernels_and_lines():
+    race, other = compare_tools.records(RACECHECK)
+    assert race["places"] == [("v1_without_b0", 23), ("v1_without_b0", 26)]
+    assert other["places"] == [("other", 7)]
+    assert [record["places"] for record in compare_tools.records(MEMCHECK)] == [[("one_past_the_end", 14)]]
+
+
+def test_a_record_counts_for_the_kernel_that_it_names():
+    said = compare_tools.said(path("v1_without_b0"), "racecheck", {"output": RACECHECK, "code": 0})
+    assert said["verdict"] == "speaks" and said["lines"] == [23, 26]
+    assert compare_tools.said(path("v2_without_b0"), "racecheck", {"output": "", "code": 0})["verdict"] == "silent"
+    assert compare_tools.said(path("endless_loop"), "memcheck", {"output": "", "code": None})["verdict"] == "hangs"
+
+
+def test_what_happened_without_a_tool_is_told_in_a_word():
+    assert compare_tools.alone(path("v1_without_b0"), {"output": RACECHECK, "code": 0}) == "wrong at h[3]"
+    assert compare_tools.alone(path("one_past_the_end"), {"output": MEMCHECK, "code": 0}) == "CUDA_ERROR_LAUNCH_FAILED"
+    assert compare_tools.alone(path("endless_loop"), {"output": "", "code": None}) == "hangs"
+
+
+def test_a_launch_that_may_kill_its_context_or_hang_is_alone_in_its_process():
+    for paths, limit in compare_tools.batches(compare_tools.launchable()):
+        kinds = {kind for one in paths if one in files.MUTANTS for case in files.cases(one) for kind in case.marks}
+        assert len(paths) == 1 or kinds <= compare_tools.HARMLESS, paths
+        assert limit < 60 or not kinds & compare_tools.MAY_HANG
+
+
+def test_every_file_is_launched_once_a_tool():
+    launched = [one for paths, _ in compare_tools.batches(compare_tools.launchable()) for one in paths]
+    assert sorted(launched) == sorted([*files.LADDER, *files.RIGHT, *files.MUTANTS])
+
+
+def test_agreement_needs_a_common_line():
+    mine = [{"kind": "race", "severity": "error", "lines": [3, 5], "count": 1}]
+    speaks = {"racecheck": {"verdict": "speaks", "lines": [5]}, "memcheck": {"verdict": "silent", "lines": []}}
+    assert compare_tools.agreement(mine, speaks, "right") == "agree"
+    speaks["racecheck"]["lines"] = [9]
+    assert compare_tools.agreement(mine, speaks, "right") == "other lines"
+    speaks["racecheck"]["verdict"] = "silent"
+    assert compare_tools.agreement(mine, speaks, "right") == "ours only"
+    assert compare_tools.agreement([], speaks, "right") == "both silent"
+
+
+def test_the_table_in_the_readme_is_the_one_of_the_committed_numbers():
+    if not compare_tools.OUT.exists():
+        pytest.skip("no GPU run is committed yet")
+    text = compare_tools.README.read_text(encoding="utf-8")
+    table = text.split(compare_tools.MARKS[0])[1].split(compare_tools.MARKS[1])[0].strip()
+    document = json.loads(compare_tools.OUT.read_text(encoding="utf-8"))
+    assert table == compare_tools.render(document).strip()
+    assert [row["kernel"] for row in document["rows"]] == [one.stem for one, _ in compare_tools.launchable()]
