@@ -8,7 +8,7 @@
 // Mapping    grid = groups of rows * chunks, group fastest; block and tile: scan_rows.cuh or scan_columns.cuh.
 // Global     each byte moves once; PREFETCH = 1 loads tile k + 1 before tile k is finished.
 // Shared     two TileShared: the totals of tile k + 1 must not overwrite those of tile k, which slow threads still read.
-// Barriers   B0: one a tile (none if a block is one warp).
+// Barriers   B0: one a tile (none if a block is one warp), and one in Tile::settle across channels.
 // Rounding   order of combines fixed by the options alone: bitwise the same from run to run, and for a row alone or in a batch.
 #include "scan_tile.cuh"
 
@@ -25,21 +25,17 @@ void scan_block(const element* __restrict__ a, const element* __restrict__ x, co
                           {a_batch, a_time, a_channel}, {x_batch, x_time, x_channel}, {h_batch, h_time, h_channel},
                           {out_batch, out_time, out_channel}, batches, channels, length, flags};
     const long long groups = groups_of(task);
-    const long long chunk_index = blockIdx.x / groups;
+    const long long chunk_index = chunk >= length ? 0 : blockIdx.x / groups;
     Row row;
-    if (!find_row(task, blockIdx.x % groups, row)) {
+    if (!find_row(task, blockIdx.x - chunk_index * groups, row)) {
         return;
     }
     const long long start = chunk_index * chunk;
     const long long limit = start + chunk < length ? start + chunk : length;
-    const long long carry = row.batch * channels + row.channel;         // number of my first row
-
-    real state[CARRIES];                                                // before the tile at hand
-#pragma unroll
-    for (int i = 0; i < CARRIES; ++i) {
-        const bool exists = row.channel + i < channels;
-        state[i] = !exists ? real(0)
-                 : from_carries ? carries[chunk_index * batches * channels + carry + i] : begin_of(task, row, i);
+    const Carrier carrier = carrier_of(task, row);
+    real state = 0;                             // before the tile at hand
+    if (carrier.carries) {
+        state = from_carries ? carries[chunk_index * batches * channels + carrier.number] : begin_of(task, carrier.number);
     }
 
     Tile tile;
@@ -57,9 +53,9 @@ void scan_block(const element* __restrict__ a, const element* __restrict__ x, co
         if (WARPS > 1) {
             __syncthreads();                    // B0: all totals are written; the buffer of the tile before is free again
         }
-        real mine[CARRIES];
-        tile.settle(totals, state, mine);
-        tile.emit(task, row, first, room_in_tile(limit - first), mine);
+        real starts[STARTS];
+        tile.settle(totals, carrier, state, starts);
+        tile.emit(task, row, first, room_in_tile(limit - first), starts);
 #if PREFETCH
         tile = next;
 #else
@@ -70,13 +66,7 @@ void scan_block(const element* __restrict__ a, const element* __restrict__ x, co
         buffer = 1 - buffer;
     }
 
-    if (!PACKED && task.is(WANTS_END) && limit == length) {
-        const int speaks = spoken_for(task, row);
-#pragma unroll
-        for (int i = 0; i < CARRIES; ++i) {
-            if (i < speaks) {
-                end[carry + i] = state[i];
-            }
-        }
+    if (!PACKED && task.is(WANTS_END) && limit == length && carrier.speaks) {
+        end[carrier.number] = state;
     }
 }

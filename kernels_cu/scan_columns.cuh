@@ -3,17 +3,22 @@
 //
 // Mapping    block = LANES * STRIPS threads. Thread (strip, lane) owns ACROSS channels (one access wide) and STEPS steps
 //            in a row; a block covers LANES * ACROSS channels and STRIPS * STEPS steps.
-// Inside     each thread folds its steps; the strips' totals meet in shared memory, and every thread walks the carried states
-//            of its channels through the totals before its own. The walk has one order, always the same.
-// Needs      scan_step.cuh before it; LANES (1 ... 32), STRIPS, STEPS.
-constexpr int ACROSS = WIDE ? VEC : 1;          // channels that one thread owns
+// Inside     each thread folds its steps; the strips' totals meet in shared memory; then one thread a channel walks the state
+//            through the totals and leaves the state before each strip in its place. The walk has one order, always the same.
+// Needs      scan_step.cuh before it; LANES (1 ... 32), STRIPS, STEPS; ACROSS <= VEC channels a thread, if not VEC.
+#ifdef PACK
+constexpr int ACROSS = PACK;                    // channels that one thread owns
+#else
+constexpr int ACROSS = WIDE ? VEC : 1;
+#endif
 constexpr int BLOCK = LANES * STRIPS;
 constexpr int WARPS = BLOCK / 32;
 constexpr int TILE = STRIPS * STEPS;            // steps
-constexpr int CARRIES = ACROSS;                    // states that one thread carries
-constexpr int CARRIED = LANES * ACROSS;            // states that one block carries
+constexpr int CARRIED = LANES * ACROSS;         // rows of a block
+constexpr int STARTS = ACROSS;                  // rows of a thread
 
 static_assert(BLOCK % 32 == 0 && BLOCK <= 1024, "LANES * STRIPS: a multiple of 32, at most 1024");
+static_assert(CARRIED <= BLOCK, "each channel of a block needs a thread to walk its state: STRIPS >= channels a thread");
 
 typedef Pack<ACROSS> Vector;
 
@@ -22,14 +27,15 @@ struct alignas(ACROSS * sizeof(real) < 16 ? ACROSS * sizeof(real) : 16) Reals {
 };
 
 struct TileShared {
-    Reals a[STRIPS][LANES], b[STRIPS][LANES];
+    Reals a[STRIPS][LANES], b[STRIPS][LANES];   // totals of the strips; settle leaves the states before the strips in a
     int cut[STRIPS];
 };
 
-// Which channels this thread works on; false: none. Threads beside the last channel still take part in barriers.
+// Which channels this thread works on; always true: threads beside the last channel still take part in barriers.
 __device__ __forceinline__ bool find_row(const Problem& task, long long group, Row& row) {
     const long long groups = (task.channels + CARRIED - 1) / CARRIED;
-    row = row_at(task, group / groups, group % groups * CARRIED + threadIdx.x % LANES * ACROSS);
+    const long long batch = task.batches == 1 ? 0 : group / groups;
+    row = row_at(task, batch, (group - batch * groups) * CARRIED + threadIdx.x % LANES * ACROSS);
     return true;
 }
 
@@ -37,15 +43,16 @@ __device__ __forceinline__ long long groups_of(const Problem& task) {
     return task.batches * ((task.channels + CARRIED - 1) / CARRIED);
 }
 
-// Channels of mine that exist.
-__device__ __forceinline__ int owned(const Problem& task, const Row& row) {
-    const long long rest = task.channels - row.channel;
-    return rest < 0 ? 0 : rest < ACROSS ? (int)rest : ACROSS;
-}
+// Thread c of a block carries, and writes, the state of the block's channel c.
+struct Carrier {
+    bool carries, speaks;
+    long long channel, number;
+};
 
-// Thread that speaks for its carried states, and how many of them exist.
-__device__ __forceinline__ int spoken_for(const Problem& task, const Row& row) {
-    return threadIdx.x < LANES ? owned(task, row) : 0;
+__device__ __forceinline__ Carrier carrier_of(const Problem& task, const Row& row) {
+    const long long channel = row.channel - threadIdx.x % LANES * ACROSS + threadIdx.x;
+    const bool exists = threadIdx.x < CARRIED && channel < task.channels;
+    return {exists, exists, channel, number_of(task, row.batch, channel)};
 }
 
 struct Tile {
@@ -53,7 +60,6 @@ struct Tile {
 #if BACKWARD && !PACKED
     Vector h[STEPS];                              // one position later: h before the step
 #endif
-    Span run[ACROSS];
 
     __device__ __forceinline__ static int place(int s) {        // my step s, in steps from the tile's first
         return (int)threadIdx.x / LANES * STEPS + s;
@@ -64,13 +70,13 @@ struct Tile {
         const long long t = time_of(task, first + place(0));
         const element* from_a = row.a + t * task.a_at.time;
         const element* from_x = row.x + t * task.x_at.time;
-        const bool mine = owned(task, row) > 0;                         // then all of them: channels is a multiple of ACROSS
+        const bool mine = row.channel < task.channels;                  // then all of mine: channels is a multiple of ACROSS
 #pragma unroll
         for (int s = 0; s < STEPS; ++s) {
             const long long step = DESCENDING ? -s : s;
             if (mine && place(s) < room) {
-                a[s] = *reinterpret_cast<const Vector*>(from_a + step * task.a_at.time);
-                x[s] = *reinterpret_cast<const Vector*>(from_x + step * task.x_at.time);
+                a[s] = read_once<ACROSS>(from_a + step * task.a_at.time);
+                x[s] = read_once<ACROSS>(from_x + step * task.x_at.time);
             } else {
 #pragma unroll
                 for (int i = 0; i < ACROSS; ++i) {
@@ -81,7 +87,7 @@ struct Tile {
 #if BACKWARD && !PACKED
             const long long behind = first + place(s) + 1;
             if (mine && behind < task.length) {
-                h[s] = *reinterpret_cast<const Vector*>(row.h + time_of(task, behind) * task.h_at.time);
+                h[s] = read_once<ACROSS>(row.h + time_of(task, behind) * task.h_at.time);
             }
 #endif
         }
@@ -94,13 +100,14 @@ struct Tile {
     // Totals of my steps; they go to shared memory.
     __device__ __forceinline__ void reduce(const Problem& task, const Row& row, long long first, int room,
                                            TileShared& shared) {
-        const int mine = owned(task, row);
+        const bool mine = row.channel < task.channels;
+        Span run[ACROSS];
 #pragma unroll
         for (int s = 0; s < STEPS; ++s) {
             const int kind = mark(task, row, first, room, place(s));
 #pragma unroll
             for (int i = 0; i < ACROSS; ++i) {
-                const long long channel = mine > 0 ? row.channel + i : 0;       // any channel that exists
+                const long long channel = mine ? row.channel + i : 0;           // any channel that exists
                 const Span step = step_span(task, kind, channel, to_real(a[s].at[i]), to_real(x[s].at[i]));
                 run[i] = s == 0 ? step : then(run[i], step);
             }
@@ -122,47 +129,50 @@ struct Tile {
 #endif
     }
 
-    __device__ __forceinline__ static Span strip_total(const TileShared& shared, int strip, int i) {
-        const int lane = threadIdx.x % LANES;
-        Span got = span(shared.a[strip][lane].at[i], shared.b[strip][lane].at[i]);
+    // What strip s did to the channel that this thread carries.
+    __device__ __forceinline__ static Span strip_total(const TileShared& shared, int strip) {
+        Span got = span(reinterpret_cast<const real*>(shared.a[strip])[threadIdx.x],
+                        reinterpret_cast<const real*>(shared.b[strip])[threadIdx.x]);
 #if PACKED
         got.cut = shared.cut[strip];
 #endif
         return got;
     }
 
-    // What the whole tile does to the states, after reduce and a barrier.
-    __device__ __forceinline__ void total(const TileShared& shared, Span all[CARRIES]) const {
-#pragma unroll
-        for (int i = 0; i < ACROSS; ++i) {
-            all[i] = strip_total(shared, 0, i);
+    // What the whole tile does to the state that this thread carries, after reduce and a barrier.
+    __device__ __forceinline__ Span total(const TileShared& shared) const {
+        if (threadIdx.x >= CARRIED) {
+            return no_steps();
         }
+        Span all = strip_total(shared, 0);
+#pragma unroll 8
         for (int strip = 1; strip < STRIPS; ++strip) {
-#pragma unroll
-            for (int i = 0; i < ACROSS; ++i) {
-                all[i] = then(all[i], strip_total(shared, strip, i));
-            }
+            all = then(all, strip_total(shared, strip));
         }
+        return all;
     }
 
-    // From the states before the tile: mine = the states before my steps; state = the states after the tile.
-    __device__ __forceinline__ void settle(const TileShared& shared, real state[CARRIES], real mine[CARRIES]) const {
-        const int own = threadIdx.x / LANES;
-#pragma unroll 4
-        for (int strip = 0; strip < STRIPS; ++strip) {
-#pragma unroll
-            for (int i = 0; i < ACROSS; ++i) {
-                if (strip == own) {
-                    mine[i] = state[i];
-                }
-                state[i] = apply(strip_total(shared, strip, i), state[i]);
+    // From the state before the tile: start = the states before my steps; state = the state after the tile. All threads come.
+    __device__ __forceinline__ void settle(TileShared& shared, const Carrier& carrier, real& state, real start[STARTS]) const {
+        if (carrier.carries) {
+#pragma unroll 8
+            for (int strip = 0; strip < STRIPS; ++strip) {
+                const Span run = strip_total(shared, strip);
+                reinterpret_cast<real*>(shared.a[strip])[threadIdx.x] = state;
+                state = apply(run, state);
             }
+        }
+        __syncthreads();                        // the states before all strips are written
+        const Reals mine = shared.a[threadIdx.x / LANES][threadIdx.x % LANES];
+#pragma unroll
+        for (int i = 0; i < ACROSS; ++i) {
+            start[i] = mine.at[i];
         }
     }
 
     __device__ __forceinline__ void emit(const Problem& task, const Row& row, long long first, int room,
-                                         const real start[CARRIES]) {
-        if (owned(task, row) == 0) {
+                                         const real start[STARTS]) {
+        if (row.channel >= task.channels) {
             return;
         }
         real state[ACROSS];
@@ -177,6 +187,8 @@ struct Tile {
                 return;
             }
             const int kind = mark(task, row, first, room, place(s));
+            const Vector again_a = afresh<ACROSS>(a[s], task.zero());
+            const Vector again_x = afresh<ACROSS>(x[s], task.zero());
             Vector out;
 #if BACKWARD
             Vector da;
@@ -190,7 +202,7 @@ struct Tile {
 #elif BACKWARD
                 previous = last ? initial_of(task, row.batch, row.channel + i) : to_real(h[s].at[i]);
 #endif
-                take_step(task, kind, row.channel + i, to_real(a[s].at[i]), to_real(x[s].at[i]), previous,
+                take_step(task, kind, row.channel + i, to_real(again_a.at[i]), to_real(again_x.at[i]), previous,
                           state[i], value, slope);
                 out.at[i] = to_element(value);
 #if BACKWARD
@@ -198,9 +210,9 @@ struct Tile {
 #endif
             }
             const long long at = (t + (DESCENDING ? -s : s)) * task.out_at.time;
-            *reinterpret_cast<Vector*>(row.out + at) = out;
+            write_out<ACROSS>(row.out + at, out);
 #if BACKWARD
-            *reinterpret_cast<Vector*>(row.da + at) = da;
+            write_out<ACROSS>(row.da + at, da);
 #endif
         }
     }

@@ -12,8 +12,8 @@ static_assert(ROWS == 1 || THREADS == 32, "ROWS > 1 needs THREADS = 32");
 
 constexpr int WARPS = THREADS / 32;
 constexpr int TILE = THREADS * VECTORS * VEC;   // steps
-constexpr int CARRIES = 1;                      // states that one thread carries
-constexpr int CARRIED = 1;                      // states that one block carries
+constexpr int CARRIED = 1;                      // rows of a block
+constexpr int STARTS = 1;                       // rows of a thread
 constexpr int BLOCK = THREADS * ROWS;
 
 typedef Pack<VEC> Vector;
@@ -28,7 +28,8 @@ __device__ __forceinline__ bool find_row(const Problem& task, long long group, R
     if (index >= task.batches * task.channels) {
         return false;
     }
-    row = row_at(task, index / task.channels, index % task.channels);
+    const long long batch = task.batches == 1 ? 0 : index / task.channels;      // a division takes as long as many steps
+    row = row_at(task, batch, index - batch * task.channels);
     return true;
 }
 
@@ -36,8 +37,15 @@ __device__ __forceinline__ long long groups_of(const Problem& task) {
     return (task.batches * task.channels + ROWS - 1) / ROWS;
 }
 
-// Thread that speaks for its carried states, and how many of them exist.
-__device__ __forceinline__ int spoken_for(const Problem&, const Row&) { return threadIdx.x == 0 ? 1 : 0; }
+// Every thread carries the state of the row: `carries`; one of them `speaks`, that is, writes it.
+struct Carrier {
+    bool carries, speaks;
+    long long channel, number;
+};
+
+__device__ __forceinline__ Carrier carrier_of(const Problem& task, const Row& row) {
+    return {true, threadIdx.x == 0, row.channel, number_of(task, row.batch, row.channel)};
+}
 
 struct Tile {
     Vector a[VECTORS], x[VECTORS];              // as loaded, in memory order
@@ -68,10 +76,10 @@ struct Tile {
 #if WIDE
             const long long at = start(task, first) + (DESCENDING ? -j : j) * 32 * VEC;
             if (place(j) < room) {              // then the whole vector is inside: length is a multiple of VEC
-                a[j] = *reinterpret_cast<const Vector*>(row.a + at);
-                x[j] = *reinterpret_cast<const Vector*>(row.x + at);
+                a[j] = read_once<VEC>(row.a + at);
+                x[j] = read_once<VEC>(row.x + at);
 #if BACKWARD && !PACKED
-                h[j] = *reinterpret_cast<const Vector*>(row.h + at);
+                h[j] = read_once<VEC>(row.h + at);
 #endif
             } else {
                 rest(j);
@@ -154,35 +162,38 @@ struct Tile {
     }
 
     // What the whole tile does to the state, after reduce and a barrier.
-    __device__ __forceinline__ void total(const TileShared& shared, Span all[CARRIES]) const {
-        all[0] = WARPS > 1 ? shared.warp[0] : warp_total;
+    __device__ __forceinline__ Span total(const TileShared& shared) const {
+        Span all = WARPS > 1 ? shared.warp[0] : warp_total;
         for (int w = 1; w < WARPS; ++w) {
-            all[0] = then(all[0], shared.warp[w]);
+            all = then(all, shared.warp[w]);
         }
+        return all;
     }
 
-    // From the state before the tile: mine = the state before my warp; state = the state after the tile.
-    __device__ __forceinline__ void settle(const TileShared& shared, real state[CARRIES], real mine[CARRIES]) const {
-        mine[0] = state[0];
+    // From the state before the tile: start = the state before my warp; state = the state after the tile. No barrier inside.
+    __device__ __forceinline__ void settle(TileShared& shared, const Carrier&, real& state, real start[STARTS]) const {
+        start[0] = state;
         if (WARPS == 1) {
-            state[0] = apply(warp_total, state[0]);
+            state = apply(warp_total, state);
             return;
         }
         const int warp = threadIdx.x / 32;
 #pragma unroll 4
         for (int w = 0; w < WARPS; ++w) {
             if (w == warp) {
-                mine[0] = state[0];
+                start[0] = state;
             }
-            state[0] = apply(shared.warp[w], state[0]);
+            state = apply(shared.warp[w], state);
         }
     }
 
     __device__ __forceinline__ void emit(const Problem& task, const Row& row, long long first, int room,
-                                         const real mine[CARRIES]) {
+                                         const real start_of_warp[STARTS]) {
 #pragma unroll
         for (int j = 0; j < VECTORS; ++j) {
-            real state = apply(ahead[j], mine[0]);
+            real state = apply(ahead[j], start_of_warp[0]);
+            const Vector again_a = afresh<VEC>(a[j], task.zero());
+            const Vector again_x = afresh<VEC>(x[j], task.zero());
             Vector out;
 #if BACKWARD
             Vector da;
@@ -199,7 +210,7 @@ struct Tile {
                     previous = initial_of(task, row.batch, row.channel);
                 }
 #endif
-                take_step(task, kind, row.channel, to_real(a[j].at[slot(i)]), to_real(x[j].at[slot(i)]), previous,
+                take_step(task, kind, row.channel, to_real(again_a.at[slot(i)]), to_real(again_x.at[slot(i)]), previous,
                           state, value, slope);
                 out.at[slot(i)] = to_element(value);
 #if BACKWARD
@@ -209,9 +220,9 @@ struct Tile {
 #if WIDE
             if (place(j) < room) {
                 const long long at = start(task, first) + (DESCENDING ? -j : j) * 32 * VEC;
-                *reinterpret_cast<Vector*>(row.out + at) = out;
+                write_out<VEC>(row.out + at, out);
 #if BACKWARD
-                *reinterpret_cast<Vector*>(row.da + at) = da;
+                write_out<VEC>(row.da + at, da);
 #endif
             }
 #else

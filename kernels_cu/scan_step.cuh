@@ -111,6 +111,7 @@ struct Problem {
     int flags;
 
     __device__ __forceinline__ bool is(int flag) const { return (flags & flag) != 0; }
+    __device__ __forceinline__ unsigned zero() const { return (unsigned)flags >> 31; }      // flags are never negative
 };
 
 // One row (or VEC neighbouring rows): pointers to its first element, and which row it is.
@@ -139,8 +140,14 @@ __device__ __forceinline__ long long time_of(const Problem& task, long long posi
     return DESCENDING ? task.length - 1 - position : position;
 }
 
-__device__ __forceinline__ real begin_of(const Problem& task, const Row& row, int i) {      // not PACKED
-    return task.is(HAS_BEGIN) && !PACKED ? task.begin[row.batch * task.channels + row.channel + i] : real(0);
+// Number of a row among all rows, as the arrays of states count them.
+__device__ __forceinline__ long long number_of(const Problem& task, long long batch, long long channel) {
+    return batch * task.channels + channel;
+}
+
+// The state before position 0. PACKED: nothing comes before it.
+__device__ __forceinline__ real begin_of(const Problem& task, long long number) {
+    return task.is(HAS_BEGIN) && !PACKED ? task.begin[number] : real(0);
 }
 
 __device__ __forceinline__ real initial_of(const Problem& task, long long slot, long long channel) {

@@ -36,7 +36,7 @@ void scan_thread(const element* __restrict__ a, const element* __restrict__ x, c
     real state[CHANNELS];
 #pragma unroll
     for (int i = 0; i < CHANNELS; ++i) {
-        state[i] = i < mine ? begin_of(task, row, i) : real(0);
+        state[i] = i < mine ? begin_of(task, number_of(task, row.batch, row.channel + i)) : real(0);
     }
     for (long long first = 0; first < length; first += STEPS) {
         Group now_a[STEPS], now_x[STEPS];

@@ -41,11 +41,7 @@ void scan_totals(const element* __restrict__ a, const element* __restrict__ x, c
     const long long start = chunk_index * chunk;
     const long long limit = start + chunk < length ? start + chunk : length;
 
-    Span sum[CARRIES];
-#pragma unroll
-    for (int i = 0; i < CARRIES; ++i) {
-        sum[i] = no_steps();
-    }
+    Span sum = no_steps();
     int buffer = 0;
     for (long long first = start; first < limit; first += TILE) {
         Tile tile;
@@ -54,26 +50,18 @@ void scan_totals(const element* __restrict__ a, const element* __restrict__ x, c
         if (WARPS > 1) {
             __syncthreads();                    // B0: all totals are written; the buffer of the tile before is free again
         }
-        Span whole[CARRIES];
-        tile.total(shared[buffer], whole);
-#pragma unroll
-        for (int i = 0; i < CARRIES; ++i) {
-            sum[i] = then(sum[i], whole[i]);
-        }
+        sum = then(sum, tile.total(shared[buffer]));
         buffer = 1 - buffer;
     }
 
-    const long long carry = chunk_index * batches * channels + row.batch * channels + row.channel;
-    const int speaks = spoken_for(task, row);
-#pragma unroll
-    for (int i = 0; i < CARRIES; ++i) {
-        if (i < speaks) {
-            pair_a[carry + i] = sum[i].a;
-            pair_b[carry + i] = sum[i].b;
+    const Carrier carrier = carrier_of(task, row);
+    if (carrier.speaks) {
+        const long long index = chunk_index * batches * channels + carrier.number;
+        pair_a[index] = sum.a;
+        pair_b[index] = sum.b;
 #if PACKED
-            cuts[carry + i] = sum[i].cut;
+        cuts[index] = sum.cut;
 #endif
-        }
     }
 }
 

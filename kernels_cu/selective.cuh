@@ -48,6 +48,13 @@ struct alignas(2 * sizeof(real)) Two {
     real x, y;
 };
 
+// One value for each channel of an access.
+constexpr int ABREAST = TIME_INNER ? 1 : VECTOR;
+struct alignas(sizeof(real) * (ABREAST < 16 / (int)sizeof(real) ? ABREAST : 16 / (int)sizeof(real))) Abreast {
+    real at[ABREAST];
+    __device__ __forceinline__ real of(int v) const { return at[TIME_INNER ? 0 : v]; }
+};
+
 #if defined(ELEMENT_DOUBLE)
 constexpr double LOG2E = 1.4426950408889634074, LN2 = 0.69314718055994530942;
 __device__ __forceinline__ double exp_2(double x) { return exp2(x); }
@@ -65,14 +72,15 @@ __device__ __forceinline__ float reciprocal(float x) {
 
 __device__ __forceinline__ float sigmoid(float x) { return reciprocal(1.0f + exp2f(-LOG2E * x)); }
 
-// log(1 + e) = 2 atanh(s) with s = e / (2 + e), and e = exp(-|x|) <= 1 keeps s^2 under 1/9: seven terms give every bit
-// that a float has, also where softplus is tiny (log(1 + e) taken literally loses it). Never negative; NaN stays NaN.
+// log(1 + e) = 2 atanh(s) with s = e / (2 + e), and e = exp(-|x|) <= 1 keeps s^2 under 1/9: five terms (atanh(s) / s
+// interpolated at Chebyshev points, 5e-9 off) give every bit that a float has, also where softplus is tiny (there log(1 + e)
+// taken literally loses them). Never negative; NaN stays NaN.
 __device__ __forceinline__ float softplus(float x) {
     const float e = exp2f(-LOG2E * fabsf(x));
     const float s = e * reciprocal(2.0f + e);
     const float q = s * s;
-SOFTPLUS
-    return x > 20.0f ? x : (x > 0.0f ? x : x - x) + 2.0f * s * sum;
+    const float sum = (((0.1407889f * q + 0.1398258f) * q + 0.2001230f) * q + 0.3333316f) * q + 1.0f;
+    return fmaxf(x, 0.0f) + 2.0f * s * sum;                 // from 17 on the second term is lost: the identity
 }
 #endif
 
@@ -190,39 +198,46 @@ __device__ __forceinline__ void store_pack(element* to, Strides at, Spot spot, i
     }
 }
 
-// B or C of one group: (length, states), strides in elements. TABLE neighbours along the states in one access; where that
-// cannot be, single elements, threads along whichever axis is contiguous.
+// B and C of one group, each (length, states), strides in elements. TABLE neighbours along the states in one access; where
+// that cannot be, single elements, threads along whichever axis is contiguous. Both are staged by one list of accesses.
 struct Table {
+    const element* first;                                   // step 0, state 0; null: nothing to stage
     long long time, state;
 };
 
+constexpr bool B_MOVES = !FIXED_B, C_MOVES = !FIXED_C;      // is there one row a step?
+
 struct Cell {
-    int t, n;                                               // step in the tile, first state
+    const element* from;
+    int t, place;                                           // step in the tile, place in the staged pair of tables
     bool mine;
 };
 
 template <int STEPS>
-__device__ __forceinline__ constexpr int table_items() { return (STEPS * WIDTH / TABLE + THREADS - 1) / THREADS; }
+__device__ __forceinline__ constexpr int cells_of() { return (2 * STEPS * WIDTH / TABLE + THREADS - 1) / THREADS; }
 
+// Staged as two tables of STEPS * WIDTH reals, B and then C.
 template <int STEPS>
-__device__ __forceinline__ Cell cell_of(Table at, int item) {
-    const int i = item * THREADS + (int)threadIdx.x;
+__device__ __forceinline__ Cell cell_of(Table b, Table c, int item, int states) {
+    constexpr int CELLS = STEPS * WIDTH / TABLE;            // accesses of one table
+    int i = item * THREADS + (int)threadIdx.x;
+    const bool second = i >= CELLS;
+    const Table at = second ? c : b;
+    i -= second ? CELLS : 0;
+    const bool along_time = TABLE == 1 && at.time < at.state;
     Cell cell;
-    if (TABLE == 1 && at.time < at.state) {
-        cell.t = i % STEPS;
-        cell.n = i / STEPS;
-    } else {
-        cell.t = i / (WIDTH / TABLE);
-        cell.n = i % (WIDTH / TABLE) * TABLE;
-    }
-    cell.mine = i < STEPS * WIDTH / TABLE;
+    cell.t = along_time ? i % STEPS : i / (WIDTH / TABLE);
+    const int n = along_time ? i / STEPS : i % (WIDTH / TABLE) * TABLE;
+    cell.place = (second ? STEPS * WIDTH : 0) + cell.t * WIDTH + n;
+    cell.mine = i < CELLS && at.first != nullptr;
+    cell.from = n < states ? at.first + cell.t * at.time + n * at.state : nullptr;
     return cell;
 }
 
-__device__ __forceinline__ Pack<TABLE> load_cell(const element* from, Table at, Cell cell, int steps, int states) {
+__device__ __forceinline__ Pack<TABLE> load_cell(Cell cell, long long offset, int steps) {
     Pack<TABLE> pack;
-    if (cell.mine && cell.t < steps && cell.n < states) {
-        pack = *reinterpret_cast<const Pack<TABLE>*>(from + cell.t * at.time + cell.n * at.state);
+    if (cell.mine && cell.from && cell.t < steps) {
+        pack = *reinterpret_cast<const Pack<TABLE>*>(cell.from + offset);
     } else {
 #pragma unroll
         for (int i = 0; i < TABLE; ++i) {
@@ -232,11 +247,11 @@ __device__ __forceinline__ Pack<TABLE> load_cell(const element* from, Table at, 
     return pack;
 }
 
-__device__ __forceinline__ void stage_cell(real* tile, Cell cell, Pack<TABLE> pack, bool counts) {
+__device__ __forceinline__ void stage_cell(real* tables, Cell cell, Pack<TABLE> pack, bool counts) {
     if (cell.mine) {
 #pragma unroll
         for (int i = 0; i < TABLE; ++i) {
-            tile[cell.t * WIDTH + cell.n + i] = counts ? to_real(pack.at[i]) : real(0);
+            tables[cell.place + i] = counts ? to_real(pack.at[i]) : real(0);
         }
     }
 }

@@ -2,8 +2,8 @@
 //
 // What       y[t] = (C[t] . h[t] + D u[t]) * silu(z[t]) with h[t] = exp(delta[t] A) h[t-1] + delta[t] B[t] u[t]; the states
 //            never leave the registers, except one in `chunk` steps, which the backward starts again from.
-// TOTALS     1: nothing but what a segment does to the state that enters it, h -> product * h + h_out. First of two passes,
-//            for rows that are too few to fill the machine: segments of one row then run at the same time.
+// Segments   rows that are too few to fill the machine are cut into segments that run at the same time; the state that
+//            enters each comes from selective_totals and selective_link.
 // Used in    ssmlab.selective_scan; notebook 06.   Oracle: ssmlab.reference.selective_scan.   Mapping: selective.cuh.
 //
 // Shared     TILE * CHANNELS * 3 reals (delta, delta*u, y) and TILE * WIDTH * 2 (B, C), static.
@@ -16,7 +16,7 @@
 constexpr int CHANNELS = THREADS / LANES;                   // channels of a block
 constexpr int PITCH = CHANNELS + TIME_INNER;                // an odd row keeps neighbouring steps in different banks
 constexpr int ITEMS = items_of<TILE, CHANNELS>();           // accesses of a thread, a tile and a tensor
-constexpr int TABLE_ITEMS = table_items<TILE>();
+constexpr int CELLS = cells_of<TILE>();                     // the same of B and C
 
 extern "C" __global__ __launch_bounds__(THREADS, RESIDENT)
 void selective_forward(const element* __restrict__ u, const element* __restrict__ delta, const real* __restrict__ A,
@@ -24,9 +24,8 @@ void selective_forward(const element* __restrict__ u, const element* __restrict_
                        const element* __restrict__ z, const real* __restrict__ delta_bias, const real* __restrict__ enter,
                        const real* __restrict__ initial, const int* __restrict__ start, const int* __restrict__ finish,
                        element* __restrict__ y, real* __restrict__ final, void* __restrict__ borders,
-                       real* __restrict__ product, real* __restrict__ total,
-                       long long length, int channels, int states, int groups, int softplus_on,
-                       long long segment_steps, int segments, int chunk,
+                       int length, int channels, int states, int groups, int softplus_on,
+                       int segment_steps, int segments, int chunk,
                        long long u_batch, long long u_time, long long u_channel, long long delta_batch,
                        long long delta_time, long long delta_channel, long long z_batch, long long z_time,
                        long long z_channel, long long y_batch, long long y_time, long long y_channel,
@@ -34,10 +33,9 @@ void selective_forward(const element* __restrict__ u, const element* __restrict_
                        long long C_batch, long long C_time, long long C_group, long long C_state) {
     __shared__ Two drive[TILE * PITCH];                     // (delta, delta * u) of a step and channel
     __shared__ real summed[TILE * PITCH];                   // C . h of a step and channel
-    __shared__ alignas(16) real b_tile[TILE * WIDTH];
-    __shared__ alignas(16) real c_tile[TILE * WIDTH];
-    __shared__ real bias[CHANNELS];
-    __shared__ real skip[CHANNELS];
+    __shared__ alignas(16) real tables[2 * TILE * WIDTH];   // B, then C
+    __shared__ alignas(16) real bias[CHANNELS + ABREAST];
+    __shared__ alignas(16) real skip[CHANNELS + ABREAST];
     __shared__ int starts[TILE];
     __shared__ int finishes[TILE];
 
@@ -46,20 +44,29 @@ void selective_forward(const element* __restrict__ u, const element* __restrict_
     const int mine = threadIdx.x / LANES;                   // channel inside the block
     const bool present = mine < place.count;
     const long long channel = place.first + mine;
-    const long long from = place.segment * segment_steps;   // this block's steps: from ... to - 1
-    const long long to = from + segment_steps < length ? from + segment_steps : length;
+    const int from = (int)(place.segment * segment_steps);  // this block's steps: from ... to - 1
+    const int to = segment_steps < length - from ? from + segment_steps : length;
 
     const Strides u_at = {u_batch, u_time, u_channel}, delta_at = {delta_batch, delta_time, delta_channel};
     const Strides z_at = {z_batch, z_time, z_channel}, y_at = {y_batch, y_time, y_channel};
-    const Table b_at = {B_time, B_state}, c_at = {C_time, C_state};
-    u += place.batch * u_batch + place.first * u_channel;
-    delta += place.batch * delta_batch + place.first * delta_channel;
-    const element* const gate = z ? z + place.batch * z_batch + place.first * z_channel : u;
-    y += TOTALS ? 0 : place.batch * y_batch + place.first * y_channel;
-    B += FIXED_B ? 0 : place.batch * B_batch + place.group * B_group;
-    C += FIXED_C ? 0 : place.batch * C_batch + place.group * C_group;
+    const element* u_tile = u + place.batch * u_batch + place.first * u_channel + from * u_time;        // of the next tile
+    const element* delta_tile = delta + place.batch * delta_batch + place.first * delta_channel + from * delta_time;
+    const element* z_tile = z ? z + place.batch * z_batch + place.first * z_channel + from * z_time : nullptr;
+    element* y_tile = y + place.batch * y_batch + place.first * y_channel + from * y_time;
+    Table b_at = {nullptr, 0, 0}, c_at = {nullptr, 0, 0};
+#if !FIXED_B
+    b_at = {B + place.batch * B_batch + place.group * B_group + from * B_time, B_time, B_state};
+#endif
+#if !FIXED_C
+    c_at = {C + place.batch * C_batch + place.group * C_group + from * C_time, C_time, C_state};
+#endif
+    Cell cells[CELLS];
+#pragma unroll
+    for (int i = 0; i < CELLS; ++i) {
+        cells[i] = cell_of<TILE>(b_at, c_at, i, states);
+    }
 
-    for (int c = threadIdx.x; c < CHANNELS; c += THREADS) {
+    for (int c = threadIdx.x; c < CHANNELS + ABREAST; c += THREADS) {
         bias[c] = delta_bias && c < place.count ? delta_bias[place.first + c] : real(0);
         skip[c] = D && c < place.count ? D[place.first + c] : real(0);
     }
@@ -71,35 +78,29 @@ void selective_forward(const element* __restrict__ u, const element* __restrict_
         rate[s] = real_state ? A[channel * states + n] * LOG2E : real(0);
         h[s] = real_state && enter ? enter[((place.batch * segments + place.segment) * channels + channel) * states + n] : real(0);
         b_own[s] = FIXED_B && real_state ? (real)B[channel * B_group + n * B_state] : real(0);
-        c_own[s] = FIXED_C && real_state && !TOTALS ? (real)C[channel * C_group + n * C_state] : real(0);
+        c_own[s] = FIXED_C && real_state ? (real)C[channel * C_group + n * C_state] : real(0);
     }
-    real elapsed = 0;                                       // sum of delta, for the product of the decays (TOTALS)
-    bool cut = false;                                       // a start inside the segment: nothing passes through it
 
     Pack<VECTOR> u_next[ITEMS], delta_next[ITEMS], z_next[ITEMS];
-    Pack<TABLE> b_next[TABLE_ITEMS], c_next[TABLE_ITEMS];
-    auto load = [&](long long first) {                      // raw words of the tile at `first`
-        const int steps = to - first < TILE ? (int)(to - first) : TILE;
+    Pack<TABLE> table_next[CELLS];
+    auto load = [&](int first) {                            // raw words of the tile at `first`; the tiles are asked for in turn
 #pragma unroll
         for (int i = 0; i < ITEMS; ++i) {
             const Spot spot = spot_of<TILE, CHANNELS>(i);
-            u_next[i] = load_pack(u + first * u_time, u_at, spot, steps, place.count);
-            delta_next[i] = load_pack(delta + first * delta_time, delta_at, spot, steps, place.count);
-            if (!TOTALS && z) {
-                z_next[i] = load_pack(gate + first * z_time, z_at, spot, steps, place.count);
+            u_next[i] = load_pack(u_tile, u_at, spot, to - first, place.count);
+            delta_next[i] = load_pack(delta_tile, delta_at, spot, to - first, place.count);
+            if (z_tile) {
+                z_next[i] = load_pack(z_tile, z_at, spot, to - first, place.count);
             }
         }
 #pragma unroll
-        for (int i = 0; i < TABLE_ITEMS; ++i) {
-#if !FIXED_B
-            b_next[i] = load_cell(B + first * B_time, b_at, cell_of<TILE>(b_at, i), steps, states);
-#endif
-#if !FIXED_C
-            if (!TOTALS) {
-                c_next[i] = load_cell(C + first * C_time, c_at, cell_of<TILE>(c_at, i), steps, states);
-            }
-#endif
+        for (int i = 0; i < CELLS; ++i) {
+            table_next[i] = load_cell(cells[i], 0, to - first);
+            cells[i].from += cells[i].from ? TILE * (cells[i].place < TILE * WIDTH ? B_time : C_time) : 0;
         }
+        u_tile += TILE * u_time;
+        delta_tile += TILE * delta_time;
+        z_tile += z_tile ? TILE * z_time : 0;
     };
     int to_border_steps = 0;                                // steps to the next state that is saved
     long long next_border = chunk ? from / chunk : 0;
@@ -107,8 +108,8 @@ void selective_forward(const element* __restrict__ u, const element* __restrict_
     if (from < to) {
         load(from);
     }
-    for (long long first = from; first < to; first += TILE) {
-        const int steps = to - first < TILE ? (int)(to - first) : TILE;
+    for (int first = from; first < to; first += TILE) {
+        const int steps = to - first;                       // that exist; behind them delta is 0 and nothing changes
         if (PACKED || first == from) {
             for (int t = threadIdx.x; PACKED && t < TILE; t += THREADS) {
                 starts[t] = t < steps ? start[place.batch * length + first + t] : PADDING;
@@ -124,37 +125,29 @@ void selective_forward(const element* __restrict__ u, const element* __restrict_
             u_now[i] = u_next[i];
             z_now[i] = z_next[i];
             if (spot.mine) {
+                const Abreast offset = *reinterpret_cast<const Abreast*>(bias + spot.c);
 #pragma unroll
                 for (int v = 0; v < VECTOR; ++v) {
                     const int t = step_of(spot, v), c = channel_of(spot, v);
+                    const real raw = to_real(delta_next[i].at[v]) + offset.of(v);
+                    const bool counts = t < steps && !(PACKED && starts[t] == PADDING);
+                    const real step = softplus_on ? softplus(raw) : raw;
+                    const Two pair = {counts ? step : real(0), counts ? step * to_real(u_now[i].at[v]) : real(0)};
                     if (c < CHANNELS) {
-                        const real raw = to_real(delta_next[i].at[v]) + bias[c];
-                        const real step = softplus_on ? softplus(raw) : raw;
-                        const bool counts = t < steps && !(PACKED && starts[t] == PADDING);
-                        const Two pair = {counts ? step : real(0), counts ? step * to_real(u_now[i].at[v]) : real(0)};
                         drive[t * PITCH + c] = pair;
                     }
                 }
             }
         }
 #pragma unroll
-        for (int i = 0; i < TABLE_ITEMS; ++i) {
-#if !FIXED_B
-            const Cell b_cell = cell_of<TILE>(b_at, i);
-            stage_cell(b_tile, b_cell, b_next[i], !(PACKED && starts[b_cell.t] == PADDING));
-#endif
-#if !FIXED_C
-            const Cell c_cell = cell_of<TILE>(c_at, i);
-            if (!TOTALS) {
-                stage_cell(c_tile, c_cell, c_next[i], !(PACKED && starts[c_cell.t] == PADDING));
-            }
-#endif
+        for (int i = 0; i < CELLS; ++i) {
+            stage_cell(tables, cells[i], table_next[i], !(PACKED && starts[cells[i].t] == PADDING));
         }
         __syncthreads();                                    // B0: the tile is staged; the last tile's y has been read
         if (first + TILE < to) {
             load(first + TILE);
         }
-        if (!TOTALS && !EVERY && borders && present && to_border_steps == 0) {
+        if (!EVERY && borders && present && to_border_steps == 0) {
             const long long at = ((place.batch * chunks + next_border++) * channels + channel) * states;
 #pragma unroll
             for (int s = 0; s < OWN; ++s) {
@@ -171,7 +164,6 @@ void selective_forward(const element* __restrict__ u, const element* __restrict_
             for (int k = 0; k < FOUR; ++k) {
                 const int t = quad + k;
                 if (PACKED && starts[t] >= FROM_ZERO) {     // a new sequence: the old state is dropped, not multiplied by 0
-                    cut = true;
 #pragma unroll
                     for (int s = 0; s < OWN; ++s) {
                         const int n = lane * OWN + s;
@@ -180,11 +172,8 @@ void selective_forward(const element* __restrict__ u, const element* __restrict_
                     }
                 }
                 const Two pair = drive[t * PITCH + mine];
-                const Owned b = *reinterpret_cast<const Owned*>(b_tile + t * WIDTH + lane * OWN);
-                const Owned c = *reinterpret_cast<const Owned*>(c_tile + t * WIDTH + lane * OWN);
-                if (TOTALS) {
-                    elapsed += pair.x;
-                }
+                const Owned b = *reinterpret_cast<const Owned*>(tables + t * WIDTH + lane * OWN);
+                const Owned c = *reinterpret_cast<const Owned*>(tables + (TILE + t) * WIDTH + lane * OWN);
                 real sum = 0;
 #pragma unroll
                 for (int s = 0; s < OWN; ++s) {
@@ -192,7 +181,7 @@ void selective_forward(const element* __restrict__ u, const element* __restrict_
                     sum += (FIXED_C ? c_own[s] : c.at[s]) * h[s];
                 }
                 sums[k] = sum;
-                if (PACKED && !TOTALS && finishes[t] >= 0 && final && present) {
+                if (PACKED && finishes[t] >= 0 && final && present) {
 #pragma unroll
                     for (int s = 0; s < OWN; ++s) {
                         if (lane * OWN + s < states) {
@@ -200,7 +189,7 @@ void selective_forward(const element* __restrict__ u, const element* __restrict_
                         }
                     }
                 }
-                if (EVERY && !TOTALS && present && t < steps) {     // save="all": each state goes to memory
+                if (EVERY && borders && present && t < steps) {     // save="all": each state goes to memory
                     const long long at = ((place.batch * length + first + t) * channels + channel) * states;
 #pragma unroll
                     for (int s = 0; s < OWN; ++s) {
@@ -210,53 +199,44 @@ void selective_forward(const element* __restrict__ u, const element* __restrict_
                     }
                 }
             }
-            if (!TOTALS) {
-                sum_lanes(sums, lane);
+            sum_lanes(sums, lane);
 #pragma unroll
-                for (int i = 0; i < SUMS_LEFT; ++i) {
-                    if (lane < FOUR) {
-                        summed[(quad + summed_step(lane, i)) * PITCH + mine] = sums[i];
-                    }
+            for (int i = 0; i < SUMS_LEFT; ++i) {
+                if (lane < FOUR) {
+                    summed[(quad + summed_step(lane, i)) * PITCH + mine] = sums[i];
                 }
             }
         }
         __syncthreads();                                    // B1: y is complete; delta, B and C have been read
-        if (!TOTALS) {
 #pragma unroll
-            for (int i = 0; i < ITEMS; ++i) {
-                const Spot spot = spot_of<TILE, CHANNELS>(i);
-                Pack<VECTOR> out;
+        for (int i = 0; i < ITEMS; ++i) {
+            const Spot spot = spot_of<TILE, CHANNELS>(i);
+            const Abreast weight = *reinterpret_cast<const Abreast*>(skip + (spot.mine ? spot.c : 0));
+            Pack<VECTOR> out;
 #pragma unroll
-                for (int v = 0; v < VECTOR; ++v) {
-                    const int t = step_of(spot, v), c = channel_of(spot, v);
-                    real value = 0;
-                    if (spot.mine && c < CHANNELS && !(PACKED && starts[t] == PADDING)) {
-                        value = summed[t * PITCH + c] + (D ? skip[c] * to_real(u_now[i].at[v]) : real(0));
-                        if (z) {
-                            const real w = to_real(z_now[i].at[v]);
-                            value *= w * sigmoid(w);
-                        }
+            for (int v = 0; v < VECTOR; ++v) {
+                const int t = step_of(spot, v), c = channel_of(spot, v);
+                real value = 0;
+                if (spot.mine && c < CHANNELS && !(PACKED && starts[t] == PADDING)) {
+                    value = summed[t * PITCH + c] + (D ? weight.of(v) * to_real(u_now[i].at[v]) : real(0));
+                    if (z) {
+                        const real w = to_real(z_now[i].at[v]);
+                        value *= w * sigmoid(w);
                     }
-                    out.at[v] = to_element(value);
                 }
-                store_pack(y + first * y_time, y_at, spot, steps, place.count, out);
+                out.at[v] = to_element(value);
             }
+            store_pack(y_tile, y_at, spot, steps, place.count, out);
         }
+        y_tile += TILE * y_time;
         if (PACKED) {
             __syncthreads();                                // B2: the marks have been read before the next tile's are written
         }
     }
-    if (!present) {
-        return;
-    }
 #pragma unroll
     for (int s = 0; s < OWN; ++s) {
         const int n = lane * OWN + s;
-        if (n < states && TOTALS) {
-            const long long at = ((place.batch * segments + place.segment) * channels + channel) * states + n;
-            product[at] = cut ? real(0) : exp_2(elapsed * rate[s]);
-            total[at] = h[s];
-        } else if (n < states && !PACKED && final && place.segment == segments - 1) {
+        if (!PACKED && final && present && n < states && place.segment == segments - 1) {
             final[(place.batch * channels + channel) * states + n] = h[s];
         }
     }

@@ -122,13 +122,19 @@ def check_shape(
     """Raises ValueError with both numbers for a launch that is too large. max_threads: of this kernel on this device."""
     for axis, size, limit in zip("xyz", grid, MAX_GRID, strict=True):
         if size > limit:
-            raise ValueError(f"kernel {kernel.name!r}: grid {grid} has {size} blocks along {axis}: at most {limit} are possible")
+            raise ValueError(
+                f"kernel {kernel.name!r}: grid {grid} has {size} blocks along {axis}: at most {limit} are possible"
+            )
     threads = math.prod(block)
     for axis, size, limit in zip("xyz", block, MAX_BLOCK, strict=True):
         if size > limit:
-            raise ValueError(f"kernel {kernel.name!r}: block {block} has {size} threads along {axis}: at most {limit} are possible")
+            raise ValueError(
+                f"kernel {kernel.name!r}: block {block} has {size} threads along {axis}: at most {limit} are possible"
+            )
     if threads > MAX_THREADS:
-        raise ValueError(f"kernel {kernel.name!r}: block {block} has {threads} threads: a block has at most {MAX_THREADS}")
+        raise ValueError(
+            f"kernel {kernel.name!r}: block {block} has {threads} threads: a block has at most {MAX_THREADS}"
+        )
     if kernel.launch_bounds is not None and threads > kernel.launch_bounds:
         raise ValueError(
             f"kernel {kernel.name!r}: block {block} has {threads} threads: "
@@ -144,7 +150,9 @@ def check_shape(
     if shared_mem < 0:
         raise ValueError(f"shared_mem is {shared_mem}: it must not be negative")
     if shared_mem + static_shared > max_shared:
-        wanted = f"{shared_mem} bytes" if not static_shared else f"{shared_mem} bytes beside {static_shared} static ones"
+        wanted = (
+            f"{shared_mem} bytes" if not static_shared else f"{shared_mem} bytes beside {static_shared} static ones"
+        )
         raise ValueError(f"kernel {kernel.name!r}: shared_mem asks for {wanted}: {machine} has at most {max_shared}")
 
 
@@ -254,7 +262,9 @@ def _pointer(where: str, name: str, parameter: Parameter, value: Any, strided: b
     if info is None:
         raise TypeError(f"{where} is a pointer: it needs an array (or None), not {_shown(value)}")
     if not info.contiguous and not strided:
-        steps = tuple(step // info.itemsize if step % info.itemsize == 0 else step / info.itemsize for step in info.strides)
+        steps = tuple(
+            step // info.itemsize if step % info.itemsize == 0 else step / info.itemsize for step in info.strides
+        )
         raise ValueError(
             f"{where}: an array of shape {info.shape} with strides {steps} [elements] is not C-contiguous, and a pointer knows "
             "no strides: pass a contiguous copy, or make the kernel with strided=True if it takes the strides as arguments"
@@ -324,7 +334,9 @@ def _value(where: str, kind: TypeInfo, value: Any) -> bytes:
         return bytes([int(value)])
     if kind.kind in ("int", "uint"):
         if isinstance(value, float):
-            raise TypeError(f"{where} needs an integer, not {_shown(value)}: convert it with int(), if rounding towards 0 is meant")
+            raise TypeError(
+                f"{where} needs an integer, not {_shown(value)}: convert it with int(), if rounding towards 0 is meant"
+            )
         signed = kind.kind == "int"
         low = -(1 << (8 * kind.size - 1)) if signed else 0
         high = (1 << (8 * kind.size - signed)) - 1

@@ -47,7 +47,9 @@ def require() -> Any:
 class Code:
     """One text with its options and names, compiled by CuPy on each device where a kernel of it is launched."""
 
-    def __init__(self, text: str, filename: str, options: tuple[str, ...], names: tuple[str, ...], settings: dict[str, Any]):
+    def __init__(
+        self, text: str, filename: str, options: tuple[str, ...], names: tuple[str, ...], settings: dict[str, Any]
+    ):
         # Line numbers and messages carry the learner's file name, wherever CuPy puts its copy of the text.
         self.text, self.filename, self.options, self.names = text, filename, options, names
         self.cupy = require()
@@ -172,7 +174,9 @@ def _blame(error: Exception, code: Code, info: KernelInfo, grid: tuple, block: t
     from .simt.report import KernelError
 
     told = str(error)
-    if not re.search(r"illegal|misaligned|assert|launch failure|launch_failed|LAUNCH_FAILED|hardware|invalid ?pc|stack", told, re.I):
+    if not re.search(
+        r"illegal|misaligned|assert|launch failure|launch_failed|LAUNCH_FAILED|hardware|invalid ?pc|stack", told, re.I
+    ):
         return RuntimeError(f"kernel {info.name!r} with grid {grid} and block {block} was not launched: {told}")
     return KernelError(
         f"kernel {info.name!r} ({info.filename}, line {info.line}) with grid {grid} and block {block} ended with {told}.\n"
@@ -206,7 +210,9 @@ def _printed(wanted: bool) -> Iterator[None]:
 
 # ---- what NVRTC says
 
-_SAYING = re.compile(r"^(?P<file>[^\n(]+)\((?P<line>\d+)\): (?:catastrophic )?(?P<word>error|warning|note|remark)(?: #[\w-]+)?: (?P<text>.*)$")
+_SAYING = re.compile(
+    r"^(?P<file>[^\n(]+)\((?P<line>\d+)\): (?:catastrophic )?(?P<word>error|warning|note|remark)(?: #[\w-]+)?: (?P<text>.*)$"
+)
 
 
 def compile_error(told: str, text: str, filename: str, names: tuple[str, ...] = ()) -> Exception:
@@ -218,7 +224,9 @@ def compile_error(told: str, text: str, filename: str, names: tuple[str, ...] = 
         match = _SAYING.match(line)
         if not match or match["word"] != "error":
             continue
-        if header := re.search(r'could not open source file "([^"]+)"|cannot open source file "([^"]+)"', match["text"]):
+        if header := re.search(
+            r'could not open source file "([^"]+)"|cannot open source file "([^"]+)"', match["text"]
+        ):
             missing = header[1] or header[2]
             if re.match(r"cuda|cooperative_groups|device_|sm_|vector|crt/|nv/|mma", missing):
                 return RuntimeError(

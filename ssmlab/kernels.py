@@ -20,7 +20,9 @@ def names() -> list[str]:
 def path(name: str) -> Path:
     """Where a file of kernels_cu lies. Raises FileNotFoundError that lists the names, or the places where the folder can be."""
     if not FOLDER.is_dir():
-        raise FileNotFoundError(f"the folder kernels_cu is neither {_PLACES[0]} nor {_PLACES[1]}: is the installation complete?")
+        raise FileNotFoundError(
+            f"the folder kernels_cu is neither {_PLACES[0]} nor {_PLACES[1]}: is the installation complete?"
+        )
     found = FOLDER / name
     if Path(name).name != name or not found.is_file():
         known = ", ".join(sorted(item.name for item in FOLDER.glob("*.cu*")))

@@ -23,6 +23,7 @@ from .arguments import Argument
 from .simt import compiler, launch, source
 from .simt.includes import paste
 from .simt.options import host_options
+from .simt.outline import Outline
 from .simt.report import KernelError, Report
 from .simt.signature import KernelInfo
 
@@ -66,6 +67,7 @@ class _Program:
             folders.insert(0, parent)
         self.text = paste(code, filename, folders)
         self.name_expressions = name_expressions
+        self._outline: Outline | None = None
         self._translation: source.Translation | None = None
         self._gpu_code: Any = None
 
@@ -80,15 +82,18 @@ class _Program:
 
     def outline(self, name: str) -> KernelInfo:
         """What the text alone says of a kernel; for a GPU, where no C++ compiler may be there."""
-        if self._translation is not None:
-            return self._translation.kernel(name)
-        return source.outline(self.text, self.filename, self.options, self.name_expressions).kernel(name)
+        return self._outlined().kernel(name)
+
+    def _outlined(self) -> Outline:
+        if self._outline is None:
+            self._outline = Outline(self.text, self.filename, self.options, self.name_expressions)
+        return self._outline
 
     def gpu_code(self) -> Any:
         from . import gpu
 
         if self._gpu_code is None:
-            kernels = source.outline(self.text, self.filename, self.options, self.name_expressions).kernels.values()
+            kernels = self._outlined().kernels.values()
             names = tuple(info.name for info in kernels if not info.is_extern_c) if self.backend == "nvrtc" else ()
             self._gpu_code = gpu.Code(self.text, self.filename, self.options, names, self.gpu_settings)
         return self._gpu_code
@@ -257,7 +262,9 @@ class RawKernel:
         return _unpickle, state
 
 
-def _unpickle(code, name, options, backend, cucomplex, cooperative, jitify, mode, filename, strided, expressions) -> RawKernel:
+def _unpickle(
+    code, name, options, backend, cucomplex, cooperative, jitify, mode, filename, strided, expressions
+) -> RawKernel:
     program = _Program(code, options, backend, cucomplex, cooperative, jitify, filename, expressions)
     return RawKernel._of_module(program, code, name, mode, strided)
 
@@ -281,7 +288,10 @@ for _name, _text in (
     ("ptx_version", "10 * major + minor of the PTX it was compiled to."),
     ("binary_version", "10 * major + minor of the architecture it was compiled for."),
     ("cache_mode_ca", "Was it compiled with -Xptxas --dlcm=ca?"),
-    ("max_dynamic_shared_size_bytes", "[B] of dynamic shared memory that a launch may ask for. Can be set; a launch raises it by itself."),
+    (
+        "max_dynamic_shared_size_bytes",
+        "[B] of dynamic shared memory that a launch may ask for. Can be set; a launch raises it by itself.",
+    ),
     ("preferred_shared_memory_carveout", "[%] of the L1 cache wanted as shared memory. Can be set."),
 ):
     setattr(RawKernel, _name, _attribute(_name, _text))
@@ -314,7 +324,9 @@ class RawModule:
         if (code is None) == (path is None):
             raise TypeError("RawModule needs exactly one of `code` and `path`")
         if path is not None:
-            raise ValueError(f"path is {str(path)!r}: a compiled binary has no text to check or to run on a CPU: pass `code`")
+            raise ValueError(
+                f"path is {str(path)!r}: a compiled binary has no text to check or to run on a CPU: pass `code`"
+            )
         if isinstance(name_expressions, str):
             raise TypeError(f"name_expressions is the string {name_expressions!r}: it must be a sequence of strings")
         if name_expressions is not None and backend != "nvrtc":
@@ -324,7 +336,14 @@ class RawModule:
         self.code, self.mode, self.strided = code, mode, strided
         self.name_expressions = None if name_expressions is None else tuple(name_expressions)
         self._program = _Program(
-            code, options, backend, translate_cucomplex, enable_cooperative_groups, jitify, filename, self.name_expressions or ()
+            code,
+            options,
+            backend,
+            translate_cucomplex,
+            enable_cooperative_groups,
+            jitify,
+            filename,
+            self.name_expressions or (),
         )
         self._kernels: dict[str, RawKernel] = {}
 
@@ -346,7 +365,9 @@ class RawModule:
         """A kernel by its name or expression, spaces ignored. Raises KeyError that lists the names."""
         info = self._program.outline(name)
         if info.name not in self._kernels:
-            self._kernels[info.name] = RawKernel._of_module(self._program, self.code, info.name, self.mode, self.strided)
+            self._kernels[info.name] = RawKernel._of_module(
+                self._program, self.code, info.name, self.mode, self.strided
+            )
         return self._kernels[info.name]
 
     def get_global(self, name: str, *, device: str | None = None) -> Any:
@@ -380,7 +401,9 @@ class RawModule:
         return self._program.gpu_code().module.module
 
 
-def check(kernel: RawKernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int = 0, **schedule: Any) -> Report:
+def check(
+    kernel: RawKernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int = 0, **schedule: Any
+) -> Report:
     """Run a kernel on the CPU, on copies of the arrays, with all checks, wherever the arrays are; never on a GPU.
 
     kernel              RawKernel

@@ -34,7 +34,7 @@ def scan(a, b, initial_state=None, *, dim=1, reverse=False):
     a, b = a.astype(dtype), b.astype(dtype)
 
     h = np.empty(a.shape, dtype)
-    last = np.array(state, dtype)
+    last = state
     steps = range(len(a))
     for t in reversed(steps) if reverse else steps:
         last = a[t] * last + b[t]

@@ -113,7 +113,7 @@ plt.show()
 #
 # **Claim 2.1** Hillis-Steele gives all prefixes in ⌈log₂ n⌉ rounds, for every length n, power of two or not.
 #
-# No scan can do with fewer. A combine joins two things, so after r rounds nothing can know more than 2^r steps, and
+# No scan can do with fewer. A combine joins two things, so after r rounds nothing can know more than 2ʳ steps, and
 # the last prefix must know n. The check scans *letters*, because a string remembers which letters went in, and in
 # which order.
 
@@ -128,9 +128,9 @@ print("2.1 holds")
 
 # %% [markdown]
 # And the price? In the round with reach d, all but the first d steps combine: n − d of them. The reaches are 1, 2, 4,
-# …, which is R = ⌈log₂ n⌉ rounds, and their sum is 2^R − 1:
+# …, which is R = ⌈log₂ n⌉ rounds, and their sum is 2ᴿ − 1:
 #
-# **Claim 2.2** Hillis-Steele performs n · R − (2^R − 1) combines. For n = 512 these are 4097; the loop has 511.
+# **Claim 2.2** Hillis-Steele performs n · R − (2ᴿ − 1) combines. For n = 512 these are 4097; the loop has 511.
 #
 # The check does not trust the counter of the package. It counts the calls of its own addition.
 
@@ -225,7 +225,7 @@ print("2.3 holds")
 
 # %%
 lengths = 2 ** np.arange(1, 14)
-n, k = lengths, np.log2(lengths)
+n, k = lengths, np.arange(1, 14)
 formulas = {
     "loop": ("loop", serial, n - 1, n - 1),
     "hillis": ("Hillis-Steele", hillis_steele, n * k - (n - 1), k),
@@ -253,8 +253,8 @@ plt.show()
 
 # %% [markdown]
 # Look at both panels together; dots are counted, lines are formulas. On the left blue climbs away from grey, ever
-# further, and orange stays at its side, twice as high. On the right grey takes off, while blue and orange hardly rise
-# at all. Nobody is lowest in both.
+# further, while orange keeps to grey's side, twice as high. On the right grey takes off, while blue and orange hardly
+# rise at all. Nobody is lowest in both.
 #
 # **Claim 2.4** For powers of two the counts *are* the formulas:
 #
@@ -316,8 +316,8 @@ plt.show()
 # %%
 # check 2.5
 steps, numbers = np.arange(24), rng.integers(-9, 10, 24)
-assert np.allclose(right, np.where(steps < 6, 0, 0.8 ** (steps - 6.0)), rtol=1e-12)
-assert np.allclose(wrong, np.where(steps < 6, 0, 0.8 ** 6), rtol=1e-12)
+assert np.allclose(right, np.where(steps < 6, 0, 0.8 ** (steps - 6.0)), rtol=1e-12, atol=0)
+assert np.allclose(wrong, np.where(steps < 6, 0, 0.8 ** 6), rtol=1e-12, atol=0)
 for blind, items in (SUM, numbers), (AFFINE, (np.ones(24), numbers)):
     assert np.array_equal(hillis_steele(blind, items).values, hillis_steele(swapped(blind), items).values)
 
@@ -388,7 +388,7 @@ plt.show()
 # ### The wrong padding
 #
 # Every array library pads with zeros. For pairs, (0, 0) is not "do nothing" but "forget everything". Where does it
-# hurt?
+# hurt? (Our source pads in front.)
 #
 # **Claim 2.7** Padding at the end cannot reach a value, whatever it holds, not even NaN: prefixes only look left. It
 # does reach the *total*. In front of the sequence it reaches everything. Only the identity (1, 0) is harmless in both
@@ -529,9 +529,12 @@ for who, order in ("left ones first", range(8)), ("right ones first", range(7, -
 
 # %% [markdown]
 # What did you expect? With the right ones first nobody ever looks at a changed number, and all is well. With the left
-# ones first it goes wrong, and only from step 2 on. On a GPU nobody chooses the order: the program would be right on
-# one day and wrong on another. That is a **race**, and notebook 04 catches it with a tool. The cure is a second row:
-# read the old, write the new.
+# ones first it goes wrong, from step 2 on. On a GPU nobody chooses the order: the program would be right on one day
+# and wrong on another. That is a **race**, and notebook 04 catches it with a tool. The cure is a second row: read the
+# old one, write the new one.
+#
+# Break one yourself: in section 3, write `then(all_left, before)`. The assert below the function stays silent,
+# because additions do not care. Which input would have told you?
 #
 # ## Exercises
 #
@@ -540,8 +543,8 @@ for who, order in ("left ones first", range(8)), ("right ones first", range(7, -
 #
 # ### Exercise 2.A: the carries
 #
-# Given the totals of all chunks, in order, return for each chunk what must be put in front of it. Budget: one combine
-# a chunk.
+# Given the totals of all chunks, in order, return a list with what must be put in front of each: for ab, cd, ef these
+# are nothing, ab, abcd. `then(first, second)` combines two. Budget: one combine a chunk.
 #
 # <details><summary>Hint</summary>Inclusive or exclusive? The table in section 3 decides, and also what the first
 # chunk gets.</details>

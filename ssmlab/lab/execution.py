@@ -17,7 +17,8 @@ class ThisPython(KernelSpecManager):
     """Always the Python that runs us, whatever kernels the machine has installed under the same name."""
 
     def get_kernel_spec(self, kernel_name):
-        return KernelSpec(argv=[sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+        return KernelSpec(argv=[sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}",
+                                "--log-level=ERROR"],  # without it a notice about TCP ports stands in every run
                           display_name="Python 3 (ipykernel)", language="python")
 
 

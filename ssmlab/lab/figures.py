@@ -1,12 +1,8 @@
 """One style for every figure of the workbook."""
 
-import io
 import warnings
 
 import matplotlib.pyplot as plt
-from IPython import get_ipython
-from matplotlib.figure import Figure
-from PIL import Image
 
 # Colours that stay apart for colour-blind readers (Okabe and Ito's set) and keep one meaning in all notebooks.
 COLORS = {
@@ -58,18 +54,6 @@ def setup():
     plt.rcParams.update(STYLE)
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     warnings.filterwarnings("ignore", category=PendingDeprecationWarning)
-    if shell := get_ipython():
-        shell.display_formatter.formatters["image/png"].for_type(Figure, small_png)
-
-
-def small_png(fig):
-    """The figure as a PNG with 128 colours: a quarter of the bytes in a committed notebook, the same to the eye."""
-    full = io.BytesIO()
-    fig.savefig(full, format="png", bbox_inches="tight")
-    image = Image.open(full).convert("RGB").quantize(128, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
-    small = io.BytesIO()
-    image.save(small, "PNG", optimize=True)
-    return small.getvalue()
 
 
 def figure(xlabel="", ylabel="", *, columns=1, rows=1, width=7.6, height=3.4, **subplot_options):

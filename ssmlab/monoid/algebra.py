@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Monoid:
     """An associative operation with an identity; without one (identity None) it is only a semigroup.
 

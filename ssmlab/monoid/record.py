@@ -25,7 +25,7 @@ class SetIdentity(NamedTuple):
     target: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ScanResult:
     """Values and cost of one scan.
 

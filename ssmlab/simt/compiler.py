@@ -14,7 +14,7 @@ Interface (used by launch.py, lines.py, rawkernel.py)
            .global_memory(name) -> (address, size in bytes, is it __constant__) of a __device__ or __constant__ variable
 
 What the runtime is compiled with (once per compiler and mode)
-    runtime/checked.cpp or runtime/native.cpp, -O2, no hooks, C++17, include folders runtime/ and include/
+    runtime/runtime.cpp, -O2, no hooks, C++17, include folders runtime/ and include/
     -DSIMT_CHECKED=1 or 0: the same macro that the kernel's text is compiled with, so that simt.h can tell the modes apart
 """
 
@@ -23,16 +23,17 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
-import re
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 from . import cache, toolchain
+from .compiler_output import read_problems, unresolved
 from .messages import CompileError, Problem
+from .outline import find_kernel
 from .signature import KernelInfo, compiled_parameters
-from .source import EXPRESSION_FILE, Translation, _squeeze, unknown_kernel
+from .source import Translation
 from .toolchain import Compiler
 
 HERE = Path(__file__).resolve().parent
@@ -48,7 +49,7 @@ class Library:
         try:
             self.cdll = ctypes.CDLL(str(path))
         except OSError as error:
-            raise _unresolved(error, translation) from error
+            raise unresolved(error, translation) from error
         self.kernels = {name: self._exact(info) for name, info in translation.kernels.items()}
 
     def _exact(self, info: KernelInfo) -> KernelInfo:
@@ -59,10 +60,7 @@ class Library:
         return replace(info, parameters=parameters, launch_bounds=bounds)
 
     def kernel(self, name: str) -> KernelInfo:
-        for known, info in self.kernels.items():
-            if _squeeze(known) == _squeeze(name):
-                return info
-        raise unknown_kernel(name, self.translation.filename, self.kernels)
+        return find_kernel(self.kernels, name, self.translation.filename)
 
     def thunk(self, name: str) -> int:
         return ctypes.cast(getattr(self.cdll, self.kernel(name).thunk), ctypes.c_void_p).value
@@ -74,6 +72,14 @@ class Library:
                 return row.address, row.size, bool(row.constant)
         names = ", ".join(sorted(row.name.decode() for row in rows[:-1])) or "none"
         raise KeyError(f"{self.translation.filename} has no variable {name!r} in device memory; its variables: {names}")
+
+
+def global_buffer(library: Library, name: str) -> ctypes.Array:
+    """The memory of a `__device__` or `__constant__` variable as a buffer of bytes; it keeps the library alive."""
+    address, size, _ = library.global_memory(name)
+    buffer = (ctypes.c_uint8 * size).from_address(address)
+    buffer.library = library
+    return buffer
 
 
 class _Global(ctypes.Structure):
@@ -106,7 +112,9 @@ def build(translation: Translation, mode: str = "checked") -> Library:
         str(HERE / "include"),
         *(f"-I{folder}" for folder in host.include_folders),
     ]
-    key = _digest(translation.text, *flags, *compiler.link_flags(), *compiler.command, compiler.version, _runtime_digest())
+    key = _digest(
+        translation.text, *flags, *compiler.link_flags(), *compiler.command, compiler.version, _runtime_digest()
+    )
     library = _loaded.get(key)
     if library is None:
         path = cache.folder() / f"kernel-{key}{_SUFFIX}"
@@ -130,7 +138,9 @@ def _runtime_files() -> list[Path]:
 
 def _runtime_digest() -> str:
     """Changes with any file of the runtime and of the dialect's headers."""
-    return _digest_of_files(tuple((str(path), path.stat().st_mtime_ns, path.stat().st_size) for path in _runtime_files()))
+    return _digest_of_files(
+        tuple((str(path), path.stat().st_mtime_ns, path.stat().st_size) for path in _runtime_files())
+    )
 
 
 @functools.lru_cache(maxsize=8)
@@ -147,7 +157,7 @@ def _runtime_object(compiler: Compiler, mode: str) -> Path:
     if not target.exists():
         with cache.workplace() as place:
             made = Path(place) / target.name
-            command = [*compiler.command, *flags, "-c", str(HERE / "runtime" / f"{mode}.cpp"), "-o", str(made)]
+            command = [*compiler.command, *flags, "-c", str(HERE / "runtime" / "runtime.cpp"), "-o", str(made)]
             run = _run(command, place, compiler)
             if run.returncode:
                 told = f"{' '.join(command)}\n{run.stderr}{run.stdout}"
@@ -158,7 +168,13 @@ def _runtime_object(compiler: Compiler, mode: str) -> Path:
 
 def _run(command: list[str], place: str, compiler: Compiler) -> subprocess.CompletedProcess:
     return subprocess.run(
-        command, capture_output=True, text=True, errors="replace", cwd=place, env=compiler.environment(), timeout=_TIME_LIMIT
+        command,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        cwd=place,
+        env=compiler.environment(),
+        timeout=_TIME_LIMIT,
     )
 
 
@@ -177,113 +193,8 @@ def _compile(translation: Translation, compiler: Compiler, flags: list[str], run
             problems = read_problems(run.stderr + run.stdout, translation)
             if problems:
                 raise CompileError(problems)
-            raise RuntimeError(f"the compiler failed without naming a line:\n{' '.join(command)}\n{run.stderr}{run.stdout}")
+            raise RuntimeError(
+                f"the compiler failed without naming a line:\n{' '.join(command)}\n{run.stderr}{run.stdout}"
+            )
         cache.prune()
         return cache.publish(made, name)
-
-
-# ---- what compilers say
-
-_SAYING = re.compile(r"^(?P<file>(?:[A-Za-z]:)?[^:\n]+):(?P<line>\d+):(?:(?P<column>\d+):)?\s+(?P<word>fatal error|error|note|warning): (?P<text>.*)$")
-_REQUIRED = re.compile(r"^(?P<file>(?:[A-Za-z]:)?[^:\n]+):(?P<line>\d+):(?:(?P<column>\d+):)?\s+(?:recursively )?required (?:from|by)")
-_FROM_HERE = re.compile(r"in instantiation of|requested here|while substituting|required from")
-
-
-def read_problems(told: str, translation: Translation) -> list[Problem]:
-    """The errors in a compiler's output, each at the learner's line and column.
-
-    An error inside a header of the dialect is shown at the learner's line that led there. Notes stay where they point into
-    the learner's text.
-    """
-    problems: list[Problem] = []
-    current: Problem | None = None
-    pending: tuple[int, int] | None = None  # learner's place of a "required from here" that came before its error
-    for line in told.splitlines():
-        if (required := _REQUIRED.match(line)) and not _SAYING.match(line):
-            place = _place(required, translation)
-            if place is not None:
-                pending = (required["file"], *place)
-            continue
-        match = _SAYING.match(line)
-        if not match or match["word"] == "warning":
-            current = None if match else current
-            continue
-        place = _place(match, translation)
-        text = re.sub(r" \[-W[\w=+-]*\]$", "", match["text"])
-        if match["word"] == "note":
-            if current is None or place is None:
-                continue
-            if current.line == 0:  # the error itself stands in a header: this is the learner's line that led there
-                current.filename, (current.line, current.column) = match["file"], place
-                current.text = _line(translation, match["file"], place[0])
-            elif not _FROM_HERE.search(text) or place[0] != current.line:
-                note = Problem(match["file"], *place, text, _line(translation, match["file"], place[0]), word="note")
-                current.notes.append(note)
-            continue
-        current = Problem(match["file"], 0, 0, text)
-        problems.append(current)
-        if place is not None:
-            (current.line, current.column), current.text = place, _line(translation, match["file"], place[0])
-        elif match["file"].rpartition("/")[2].startswith(EXPRESSION_FILE):
-            number = int(match["file"].rpartition(EXPRESSION_FILE)[2])
-            expression = list(translation.kernels)[number]
-            current.filename, current.message = f"name expression {expression!r}", text
-        elif pending is not None:
-            current.filename, current.line, current.column = pending
-            current.text = _line(translation, pending[0], pending[1])
-        pending = None
-    for problem in problems:
-        if problem.line == 0 and not problem.filename.startswith("name expression"):
-            problem.filename = translation.filename
-        problem.message = _plain(problem, translation)
-    unique: dict[tuple, Problem] = {}
-    for problem in problems:
-        unique.setdefault((problem.filename, problem.line, problem.message), problem)
-    return sorted(unique.values(), key=lambda problem: (problem.line == 0, problem.filename != translation.filename, problem.line))
-
-
-def _place(match: re.Match, translation: Translation) -> tuple[int, int] | None:
-    return translation.original_place(match["file"], int(match["line"]), int(match["column"] or 0))
-
-
-def _line(translation: Translation, filename: str, line: int) -> str:
-    start = translation.original.find_line(filename, line)
-    return "" if start is None else translation.original.line_text(start)
-
-
-_NOT_CONSTANT = re.compile(
-    r"not (?:usable in|a|an integral) constant|non-type template argument|variable length|array bound|not an integral constant"
-    r"|variably modified|expression must have|template argument \d+ is invalid|size of array|no matching function for call to 'simt_shared'"
-)
-
-
-def _plain(problem: Problem, translation: Translation) -> str:
-    """A message about the emitted form of a declaration, in terms of what the learner wrote."""
-    arrays = [
-        array for array in translation.shared if array.filename == problem.filename and array.line == problem.line
-    ]
-    if arrays and _NOT_CONSTANT.search(problem.message):
-        names = ", ".join(array.name for array in arrays)
-        return f"the size of __shared__ {names} must be known when the kernel is compiled (a number, a macro, a template argument)"
-    message = problem.message.replace("simt_shared", "__shared__")
-    return re.sub(r"\bsimt_(?:here|aligned|struct)_\d+", "__shared__", message)
-
-
-def _unresolved(error: OSError, translation: Translation) -> Exception:
-    """A name that was declared and never defined is found only when the library is loaded."""
-    match = re.search(r"undefined symbol: (\w+)", str(error)) or re.search(r"[Ss]ymbol not found:? '?_?(\w+)", str(error))
-    if not match:
-        return RuntimeError(f"the compiled kernel cannot be loaded: {error}")
-    symbol = match[1]
-    name, rest = "", symbol.removeprefix("_Z").lstrip("NL")
-    while part := re.match(r"(\d+)", rest):
-        length = int(part[1])
-        name = rest[part.end() : part.end() + length]
-        rest = rest[part.end() + length :]
-    name = name or symbol
-    for token in translation.original.tokens:
-        if token.text == name:
-            filename, line, column = translation.original.position(token.start)
-            text = translation.original.line_text(token.start)
-            return CompileError([Problem(filename, line, column, f"{name!r} is declared but never defined", text)])
-    return CompileError([Problem(translation.filename, 0, 0, f"{name!r} is used but never defined")])

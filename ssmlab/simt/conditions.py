@@ -113,7 +113,18 @@ def _defined(name: str, macros: dict[str, str]) -> bool:
 class _Condition:
     """A recursive-descent evaluator of the integer expressions of #if."""
 
-    _LEVELS = (("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="), ("<", ">", "<=", ">="), ("<<", ">>"), ("+", "-"), ("*", "/", "%"))
+    _LEVELS = (
+        ("||",),
+        ("&&",),
+        ("|",),
+        ("^",),
+        ("&",),
+        ("==", "!="),
+        ("<", ">", "<=", ">="),
+        ("<<", ">>"),
+        ("+", "-"),
+        ("*", "/", "%"),
+    )
 
     def __init__(self, text: str, macros: dict[str, str], expanding: tuple[str, ...] = ()):
         self.macros, self.expanding, self.position = macros, expanding, 0

@@ -1,4 +1,4 @@
-"""What a compiler says, told in the learner's own lines and columns: no wrapper, no header, no thunk is ever shown."""
+"""A refused text: CompileError and the problems in it, each with the learner's line, column and a caret."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def find(tokens: list[Token], directives: list[Token]) -> list[tuple[int, str]]:
             reason = _NAMES.get(token.text) or _FOLLOWED.get((token.text, following))
             if token.text == "cuda" and index + 2 < len(tokens) and tokens[index + 2].text == "std":
                 reason = None  # cuda::std: the compiler knows which names the dialect's headers have
-            if token.text in ("new", "delete") and previous not in ("=", "operator"):
+            if token.text in ("new", "delete") and (token.text, previous) != ("delete", "=") and previous != "operator":
                 reason = f"the device heap ({token.text})"
             for pattern, thing in _PATTERNS:
                 if reason is None and pattern.fullmatch(token.text):
@@ -109,7 +109,9 @@ def _in_directive(directive: Token) -> list[tuple[int, str]]:
     for word, reason in _NOT_IN_MACROS.items():
         position = directive.text.find(word)
         if position >= 0:
-            found.append((directive.start + position, f"{reason} is not supported on a CPU" if word == "<<<" else reason))
+            found.append(
+                (directive.start + position, f"{reason} is not supported on a CPU" if word == "<<<" else reason)
+            )
     for match in _WORD.finditer(directive.text):
         if reason := _NAMES.get(match[0]):
             found.append((directive.start + match.start(), f"{match[0]!r}: {reason} {_verb(reason)} on a CPU"))

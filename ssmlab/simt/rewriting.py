@@ -19,9 +19,7 @@ class Rewriting:
         self._origins: list[tuple[int, bool]] = []  # of each piece: (offset in the original, is it copied?)
 
     def replace(self, start: int, end: int, *pieces: str | tuple[int, int]) -> None:
-        held = sum(
-            piece.count("\n") if isinstance(piece, str) else self.text.count("\n", *piece) for piece in pieces
-        )
+        held = sum(piece.count("\n") if isinstance(piece, str) else self.text.count("\n", *piece) for piece in pieces)
         missing = self.text.count("\n", start, end) - held
         if missing < 0:
             raise AssertionError(f"a replacement of characters {start} to {end} adds {-missing} lines")

@@ -58,7 +58,12 @@ class Compiler:
         if sys.platform == "win32":
             flags.remove("-fPIC")
         if self.kind == "gcc":
-            flags += ["-fno-gnu-unique", "-ftrack-macro-expansion=0", "-fno-diagnostics-show-caret", "-Wno-unknown-pragmas"]
+            flags += [
+                "-fno-gnu-unique",
+                "-ftrack-macro-expansion=0",
+                "-fno-diagnostics-show-caret",
+                "-Wno-unknown-pragmas",
+            ]
             flags += ["-fdiagnostics-column-unit=byte"] if self.major >= 11 else []
         else:
             flags += ["-fno-caret-diagnostics", "-Wno-unknown-pragmas"]
@@ -66,7 +71,7 @@ class Compiler:
             flags += ["-fno-sanitize=undefined", "-mcpu=baseline"]  # not the builder's CPU: caches may be shared
         flags += ["-Werror=vla", "-Werror=return-type"]  # CUDA refuses the first and warns about the second
         if mode == "native":
-            return [*flags, "-O2"]
+            return [*flags, "-O2", "-fsanitize-coverage=trace-pc"]  # lets a spinning thread be interrupted
         flags += ["-O0", "-g", "-gdwarf-4", "-fsanitize=bounds", "-fsanitize-coverage=trace-pc"]
         if self.kind == "gcc":
             return [*flags, "-fsanitize=thread", "-Wno-tsan", "--param", "tsan-distinguish-volatile=1"]
@@ -75,7 +80,7 @@ class Compiler:
 
     def runtime_flags(self, mode: str) -> list[str]:
         """Flags for the runtime itself: never instrumented, always optimised."""
-        flags = [flag for flag in self.flags("native") if not flag.startswith("-Werror")]
+        flags = [flag for flag in self.flags("native") if not flag.startswith(("-Werror", "-fsanitize-coverage"))]
         return [*flags, "-std=c++17", "-g0"]
 
     def link_flags(self) -> list[str]:
@@ -84,7 +89,8 @@ class Compiler:
             return ["-shared", "-nostdlib", "-Wl,-undefined,dynamic_lookup"]
         if sys.platform == "win32":
             return ["-shared", "-nostdlib", "-lucrtbase", "-lkernel32"]
-        return ["-shared", "-nostdlib", "-Wl,-Bsymbolic"]
+        helpers = ["-lgcc"] if self.kind == "gcc" else []  # GCC calls functions of its own for popcount and the like
+        return ["-shared", "-nostdlib", "-Wl,-Bsymbolic", *helpers]
 
 
 def find() -> Compiler:
@@ -129,7 +135,9 @@ def _identify(command: tuple[str, ...]) -> Compiler:
         known = {}
     if key not in known:
         try:
-            told = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
+            told = subprocess.run(
+                [*command, "--version"], capture_output=True, text=True, timeout=60, check=True
+            ).stdout
         except (OSError, subprocess.SubprocessError) as error:
             raise RuntimeError(f"the compiler {' '.join(command)!r} does not answer --version: {error}") from error
         if Path(command[0]).stem.startswith("zig"):
@@ -139,7 +147,9 @@ def _identify(command: tuple[str, ...]) -> Compiler:
         elif "Free Software Foundation" in told:
             kind = "gcc"
         else:
-            raise RuntimeError(f"the compiler {' '.join(command)!r} is neither GCC nor Clang: it says {told.strip()[:200]!r}")
+            raise RuntimeError(
+                f"the compiler {' '.join(command)!r} is neither GCC nor Clang: it says {told.strip()[:200]!r}"
+            )
         known[key] = [kind, told.strip().splitlines()[0]]
         with cache.workplace() as place:
             fresh = Path(place) / "compilers.json"

@@ -46,7 +46,7 @@ void chained_block_index(const float* a, const float* b, float* h, int length,
         ready[chunk] = 1;
         carry = before;
     }
-    __syncthreads();                                        // B2: the carry is written before anyone uses it
+    __syncthreads();  // B2: the carry is written before anyone uses it  //! deadlock
 
     if (step < length) {
         h[step] = mine.x * carry + mine.y;

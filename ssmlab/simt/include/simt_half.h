@@ -10,8 +10,7 @@
 // bytes, in the line that made the copy.
 #pragma once
 
-#include "simt_math.h"
-#include "simt_vectors.h"
+#include "simt.h"
 
 // ---- bits
 // Takes quotient, the bits above the cut, to the neighbour that the mode asks for; rest is what was cut off.
@@ -82,6 +81,18 @@ SIMT_UNSEEN float simt_fma_to_odd(float x, float y, float z) {
 }
 
 // ---- the types
+// Checked: a pair is copied by one 4-byte access. Native: in the way that is fastest.
+#if SIMT_CHECKED
+typedef unsigned int __attribute__((may_alias)) simt_pair_word;
+#define SIMT_PAIR_COPY(PAIR)                                                                          \
+    PAIR(const PAIR& from) { *(simt_pair_word*)this = *(const simt_pair_word*)&from; }                \
+    PAIR& operator=(const PAIR& from) {                                                               \
+        *(simt_pair_word*)this = *(const simt_pair_word*)&from;                                       \
+        return *this;                                                                                 \
+    }
+#else
+#define SIMT_PAIR_COPY(PAIR)
+#endif
 #define SIMT_SMALL_FLOAT_TYPES(NAME, SCALAR, PAIR)                                                               \
     struct SCALAR##_raw { unsigned short x; };                                                                   \
     struct PAIR##_raw { unsigned short x, y; };                                                                  \
@@ -91,6 +102,9 @@ SIMT_UNSEEN float simt_fma_to_odd(float x, float y, float z) {
         SCALAR(const SCALAR& from) : simt_bits(from.simt_bits) {}                                                \
         SCALAR& operator=(const SCALAR& from) { simt_bits = from.simt_bits; return *this; }                      \
         SIMT_UNSEEN static SCALAR simt_make(unsigned short bits) { return SCALAR##_raw{bits}; }                  \
+        typedef SCALAR##_raw simt_small_float;                                                                   \
+        template <class Other, class = typename Other::simt_small_float>                                         \
+        explicit SCALAR(const Other& x) : SCALAR((float)x) {}   /* half from bfloat16, and back */               \
         SIMT_UNSEEN SCALAR(SCALAR##_raw raw) : simt_bits(raw.x) {}                                               \
         SIMT_UNSEEN SCALAR(float x) : simt_bits(simt_float_to_##NAME(x, simt_rn)) {}                             \
         SIMT_UNSEEN SCALAR(double x) : SCALAR(simt_to_odd_float(x)) {}                                           \
@@ -108,16 +122,11 @@ SIMT_UNSEEN float simt_fma_to_odd(float x, float y, float z) {
         SIMT_SMALL_FLOAT_CASTS                                                                                   \
     };                                                                                                           \
     struct alignas(4) PAIR {                                                                                     \
-        typedef unsigned int __attribute__((may_alias)) simt_word_type;                                          \
         SCALAR x, y;                                                                                             \
         PAIR() = default;                                                                                        \
         SIMT_UNSEEN PAIR(SCALAR low, SCALAR high) { x.simt_bits = low.simt_bits; y.simt_bits = high.simt_bits; } \
         SIMT_UNSEEN PAIR(PAIR##_raw raw) { x.simt_bits = raw.x; y.simt_bits = raw.y; }                           \
-        PAIR(const PAIR& from) { *(simt_word_type*)this = *(const simt_word_type*)&from; }                       \
-        PAIR& operator=(const PAIR& from) {                                                                      \
-            *(simt_word_type*)this = *(const simt_word_type*)&from;                                              \
-            return *this;                                                                                        \
-        }                                                                                                        \
+        SIMT_PAIR_COPY(PAIR)                                                                                     \
         operator PAIR##_raw() const { return PAIR##_raw{x.simt_bits, y.simt_bits}; }                             \
     };
 #define SIMT_SMALL_FLOAT_CAST(INTEGER) \
@@ -287,9 +296,38 @@ SIMT_UNSEEN float simt_fma_to_odd(float x, float y, float z) {
     SIMT_SMALL_FLOAT_FUNCTION(SCALAR, PAIR, log2, log2f) SIMT_SMALL_FLOAT_FUNCTION(SCALAR, PAIR, log10, log10f)  \
     SIMT_SMALL_FLOAT_FUNCTION(SCALAR, PAIR, sin, sinf) SIMT_SMALL_FLOAT_FUNCTION(SCALAR, PAIR, cos, cosf)
 
+// ---- warps and atomics
+#define SIMT_SMALL_FLOAT_WARP(TYPE)                                                                                 \
+    inline TYPE __shfl_sync(unsigned int mask, TYPE value, int lane, int width = 32) {                              \
+        return simt_from_bits<TYPE>(simt_shuffle(mask, simt_to_bits(value), SIMT_SHUFFLE_INDEX, lane, width));      \
+    }                                                                                                               \
+    inline TYPE __shfl_up_sync(unsigned int mask, TYPE value, unsigned int delta, int width = 32) {                 \
+        return simt_from_bits<TYPE>(simt_shuffle(mask, simt_to_bits(value), SIMT_SHUFFLE_UP, (int)delta, width));   \
+    }                                                                                                               \
+    inline TYPE __shfl_down_sync(unsigned int mask, TYPE value, unsigned int delta, int width = 32) {               \
+        return simt_from_bits<TYPE>(simt_shuffle(mask, simt_to_bits(value), SIMT_SHUFFLE_DOWN, (int)delta, width)); \
+    }                                                                                                               \
+    inline TYPE __shfl_xor_sync(unsigned int mask, TYPE value, int lanes, int width = 32) {                         \
+        return simt_from_bits<TYPE>(simt_shuffle(mask, simt_to_bits(value), SIMT_SHUFFLE_XOR, lanes, width));       \
+    }
+// A loop around compare-and-swap: a report counts each try as one atomic access, the first of which only asks what is
+// there. On a GPU it is one instruction.
+#define SIMT_SMALL_FLOAT_ATOMIC(TYPE, BITS)                                                           \
+    inline TYPE atomicAdd(TYPE* address, TYPE value) {                                                \
+        uint64_t seen = 0, expected;                                                                  \
+        do {                                                                                          \
+            expected = seen;                                                                          \
+            const uint64_t sum = simt_to_bits(simt_from_bits<TYPE>(expected) + value);                \
+            seen = simt_atomic(SIMT_CAS, BITS, address, sum, expected);                               \
+        } while (seen != expected);                                                                   \
+        return simt_from_bits<TYPE>(seen);                                                            \
+    }
+
 #define SIMT_SMALL_FLOAT(NAME, SCALAR, PAIR)                                                          \
     SIMT_SMALL_FLOAT_TYPES(NAME, SCALAR, PAIR)                                                        \
     SIMT_SMALL_FLOAT_CONVERSIONS(NAME, SCALAR, PAIR)                                                  \
     SIMT_SMALL_FLOAT_COMPARISONS(NAME, SCALAR, PAIR)                                                  \
     SIMT_SMALL_FLOAT_ARITHMETIC(SCALAR, PAIR)                                                         \
-    SIMT_SMALL_FLOAT_FUNCTIONS(SCALAR, PAIR)
+    SIMT_SMALL_FLOAT_FUNCTIONS(SCALAR, PAIR)                                                          \
+    SIMT_SMALL_FLOAT_WARP(SCALAR) SIMT_SMALL_FLOAT_WARP(PAIR)                                         \
+    SIMT_SMALL_FLOAT_ATOMIC(SCALAR, SIMT_U16) SIMT_SMALL_FLOAT_ATOMIC(PAIR, SIMT_U32)

@@ -1,14 +1,52 @@
 // simt_vectors.h -- CUDA's built-in vector types: char1 ... double4, make_char1 ... make_double4, dim3.
 //
-// Sizes and alignments are CUDA's. So is the number of accesses that a copy makes, because the checker counts them: a
-// vector of 2 or 4 components is copied through one compiler vector of the same size (8 bytes: one 8-byte access; 16
-// bytes: one 16-byte access, the widest a GPU thread has; 32 bytes: two of them), a vector of 1 or 3 components one
-// component at a time. A plain struct would be copied in whatever pieces the compiler likes: two 8-byte accesses, a
-// memcpy, or a range. Constructors take the place of CUDA's aggregates: `float4 v = {1, 2}`, `float4 v{}`, globals
-// without run-time initialisation and unions with a vector member all work. `float4 v = 1.0f` works too, here only:
-// CUDA refuses it.
+// Sizes and alignments are CUDA's. In checked mode so is the number of accesses that a copy makes, because they are
+// counted: a vector of 2 or 4 components is copied through one compiler vector of the same size (8 bytes: one 8-byte
+// access; 16 bytes: one 16-byte access, the widest a GPU thread has; 32 bytes: two of them), a vector of 1 or 3
+// components one component at a time. A plain struct would be copied in whatever pieces the compiler likes: two 8-byte
+// accesses, a memcpy, or a range. In native mode they are plain structs, which g++ makes up to 8 times faster.
+//
+// Constructors take the place of CUDA's aggregates: `float4 v = {1, 2}`, `float4 v{}`, globals without run-time
+// initialisation and unions with a vector member all work. `float4 v = 1.0f` works too, here only: CUDA refuses it.
 #pragma once
 
+// ---- components, constructors and copies of vectors of 2 and 4
+#if SIMT_CHECKED
+#define SIMT_BODY2(NAME, ELEMENT)                                                                     \
+    typedef ELEMENT simt_word_type __attribute__((vector_size(2 * sizeof(ELEMENT))));                 \
+    union { struct { ELEMENT x, y; }; simt_word_type simt_word; };                                    \
+    constexpr NAME(ELEMENT a, ELEMENT b = {}) : simt_word{a, b} {}                                    \
+    SIMT_COPY(NAME)
+#define SIMT_BODY4(NAME, ELEMENT)                                                                        \
+    typedef ELEMENT simt_word_type __attribute__((vector_size(4 * sizeof(ELEMENT))));                    \
+    union { struct { ELEMENT x, y, z, w; }; simt_word_type simt_word; };                                 \
+    constexpr NAME(ELEMENT a, ELEMENT b = {}, ELEMENT c = {}, ELEMENT d = {}) : simt_word{a, b, c, d} {} \
+    SIMT_COPY(NAME)
+#define SIMT_COPY(NAME)                                                                               \
+    constexpr NAME(const NAME& from) : simt_word(from.simt_word) {}                                   \
+    NAME& operator=(const NAME& from) { simt_word = from.simt_word; return *this; }
+// Four components of 8 bytes: two 16-byte words.
+#define SIMT_BODY4_WIDE(NAME, ELEMENT)                                                                        \
+    typedef ELEMENT simt_word_type __attribute__((vector_size(2 * sizeof(ELEMENT))));                         \
+    union { struct { ELEMENT x, y, z, w; }; simt_word_type simt_words[2]; };                                  \
+    constexpr NAME(ELEMENT a, ELEMENT b = {}, ELEMENT c = {}, ELEMENT d = {}) : simt_words{{a, b}, {c, d}} {} \
+    constexpr NAME(const NAME& from) : simt_words{from.simt_words[0], from.simt_words[1]} {}                  \
+    NAME& operator=(const NAME& from) {                                                                       \
+        simt_words[0] = from.simt_words[0];                                                                   \
+        simt_words[1] = from.simt_words[1];                                                                   \
+        return *this;                                                                                         \
+    }
+#else
+#define SIMT_BODY2(NAME, ELEMENT)                                                                     \
+    ELEMENT x, y;                                                                                     \
+    constexpr NAME(ELEMENT a, ELEMENT b = {}) : x(a), y(b) {}
+#define SIMT_BODY4(NAME, ELEMENT)                                                                     \
+    ELEMENT x, y, z, w;                                                                               \
+    constexpr NAME(ELEMENT a, ELEMENT b = {}, ELEMENT c = {}, ELEMENT d = {}) : x(a), y(b), z(c), w(d) {}
+#define SIMT_BODY4_WIDE SIMT_BODY4
+#endif
+
+// ---- the types and their makers
 #define SIMT_VECTOR1(NAME, ELEMENT)                                                                   \
     struct NAME {                                                                                     \
         ELEMENT x;                                                                                    \
@@ -18,18 +56,9 @@
         NAME& operator=(const NAME& from) { x = from.x; return *this; }                               \
     };                                                                                                \
     inline constexpr NAME make_##NAME(ELEMENT x) { return NAME(x); }
-
 #define SIMT_VECTOR2(NAME, ELEMENT)                                                                   \
-    struct alignas(2 * sizeof(ELEMENT)) NAME {                                                        \
-        typedef ELEMENT simt_word_type __attribute__((vector_size(2 * sizeof(ELEMENT))));             \
-        union { struct { ELEMENT x, y; }; simt_word_type simt_word; };                                \
-        NAME() = default;                                                                             \
-        constexpr NAME(ELEMENT a, ELEMENT b = {}) : simt_word{a, b} {}                                \
-        constexpr NAME(const NAME& from) : simt_word(from.simt_word) {}                               \
-        NAME& operator=(const NAME& from) { simt_word = from.simt_word; return *this; }               \
-    };                                                                                                \
+    struct alignas(2 * sizeof(ELEMENT)) NAME { NAME() = default; SIMT_BODY2(NAME, ELEMENT) };         \
     inline constexpr NAME make_##NAME(ELEMENT x, ELEMENT y) { return NAME(x, y); }
-
 #define SIMT_VECTOR3(NAME, ELEMENT)                                                                   \
     struct NAME {                                                                                     \
         ELEMENT x, y, z;                                                                              \
@@ -39,33 +68,11 @@
         NAME& operator=(const NAME& from) { x = from.x; y = from.y; z = from.z; return *this; }       \
     };                                                                                                \
     inline constexpr NAME make_##NAME(ELEMENT x, ELEMENT y, ELEMENT z) { return NAME(x, y, z); }
-
-#define SIMT_VECTOR4(NAME, ELEMENT)                                                                          \
-    struct alignas(4 * sizeof(ELEMENT)) NAME {                                                               \
-        typedef ELEMENT simt_word_type __attribute__((vector_size(4 * sizeof(ELEMENT))));                    \
-        union { struct { ELEMENT x, y, z, w; }; simt_word_type simt_word; };                                 \
-        NAME() = default;                                                                                    \
-        constexpr NAME(ELEMENT a, ELEMENT b = {}, ELEMENT c = {}, ELEMENT d = {}) : simt_word{a, b, c, d} {} \
-        constexpr NAME(const NAME& from) : simt_word(from.simt_word) {}                                      \
-        NAME& operator=(const NAME& from) { simt_word = from.simt_word; return *this; }                      \
-    };                                                                                                       \
+#define SIMT_VECTOR4_OF(NAME, ELEMENT, ALIGNMENT, BODY)                                               \
+    struct alignas(ALIGNMENT) NAME { NAME() = default; BODY(NAME, ELEMENT) };                         \
     inline constexpr NAME make_##NAME(ELEMENT x, ELEMENT y, ELEMENT z, ELEMENT w) { return NAME(x, y, z, w); }
-
-// Four components of 8 bytes: two 16-byte words.
-#define SIMT_VECTOR4_WIDE(NAME, ELEMENT)                                                                          \
-    struct alignas(16) NAME {                                                                                     \
-        typedef ELEMENT simt_word_type __attribute__((vector_size(2 * sizeof(ELEMENT))));                         \
-        union { struct { ELEMENT x, y, z, w; }; simt_word_type simt_words[2]; };                                  \
-        NAME() = default;                                                                                         \
-        constexpr NAME(ELEMENT a, ELEMENT b = {}, ELEMENT c = {}, ELEMENT d = {}) : simt_words{{a, b}, {c, d}} {} \
-        constexpr NAME(const NAME& from) : simt_words{from.simt_words[0], from.simt_words[1]} {}                  \
-        NAME& operator=(const NAME& from) {                                                                       \
-            simt_words[0] = from.simt_words[0];                                                                   \
-            simt_words[1] = from.simt_words[1];                                                                   \
-            return *this;                                                                                         \
-        }                                                                                                         \
-    };                                                                                                            \
-    inline constexpr NAME make_##NAME(ELEMENT x, ELEMENT y, ELEMENT z, ELEMENT w) { return NAME(x, y, z, w); }
+#define SIMT_VECTOR4(NAME, ELEMENT) SIMT_VECTOR4_OF(NAME, ELEMENT, 4 * sizeof(ELEMENT), SIMT_BODY4)
+#define SIMT_VECTOR4_WIDE(NAME, ELEMENT) SIMT_VECTOR4_OF(NAME, ELEMENT, 16, SIMT_BODY4_WIDE)
 
 #define SIMT_VECTORS(NAME, ELEMENT)                                                                   \
     SIMT_VECTOR1(NAME##1, ELEMENT) SIMT_VECTOR2(NAME##2, ELEMENT)                                     \
@@ -101,3 +108,5 @@ struct dim3 {
     dim3& operator=(const dim3& from) { x = from.x; y = from.y; z = from.z; return *this; }
     constexpr operator uint3() const { return uint3(x, y, z); }
 };
+
+typedef long clock_t;            // what clock() gives

@@ -151,7 +151,7 @@ struct SimtFinding {
     const char* text;                // assert: the expression
 };
 
-struct SimtStats {                   // one place in the code that touches memory
+struct SimtStats {                   // one place in the code that touches memory; access NONE: a barrier, `requests` times passed
     uint32_t line, space, access, size;
     uint64_t objects;                // bit i: touched object i (shared: declaration + 1, 0 dynamic; global: buffer)
     uint64_t requests, lanes;        // lanes: sum of active lanes
@@ -163,19 +163,16 @@ struct SimtStats {                   // one place in the code that touches memor
     int64_t sample_offset[32];       // [B] from the start of the object
 };
 
-struct SimtBarrierLine { uint32_t line, reserved; uint64_t count; };
-
 struct SimtPrint { uint64_t block; uint32_t interval, thread, bytes, reserved; };       // then the text, padded to 8
 
 struct SimtResults {
-    uint32_t findings, stats, barrier_lines, print_lost;
+    uint32_t findings, stats, print_lost, order_limit;   // order_limit: not 0 if some checks had to be left out
     uint64_t findings_lost, accesses;
     uint64_t barriers_min, barriers_max;    // executed __syncthreads per block
     uint64_t blocks_done, print_bytes;
-    uint32_t order_limit, sites_lost;       // not 0: some cross-block checks / some statistics had to be left out
-    uint64_t shared_bytes;                  // of static arrays, as a GPU would lay them out
+    uint64_t sites_lost;                    // accesses left out of the statistics
+    uint64_t shared_bytes;                  // of the static arrays, without the gaps between them
     SimtFinding* finding;
     SimtStats* stat;
-    SimtBarrierLine* barrier_line;
     char* print;
 };

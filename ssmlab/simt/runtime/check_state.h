@@ -29,7 +29,7 @@ struct WarpChecks {
     u32 touched_pages[MOST_PAGES], touched_count;
 };
 
-struct UnwrittenRead { u32 word; u32 lines; };
+struct PendingRead;
 
 struct BlockChecks {
     u32 birth;                   // first interval of this block
@@ -37,11 +37,13 @@ struct BlockChecks {
     u32 interval_index;          // 0, 1, 2 … within the block
     u32 link_first, link_used, link_end;
     u32 barrier_line, barrier_thread;
+    u16 barrier_site;
+    bool told_return;            // that threads have returned before a barrier
     u64 barrier_path;
     u32 odd_line, odd_thread;    // a thread that waits at another barrier than the first one
     bool odd;
     bool quiet;                  // after a divergent barrier what follows is its consequence
-    struct PendingRead* unwritten;
+    PendingRead* unwritten;      // shared_memory.h
     u32 unwritten_count;
     // order.h
     u32 acquired;                // newest flag read that counts

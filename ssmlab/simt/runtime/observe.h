@@ -13,10 +13,8 @@ static void observe_grid_release(Machine*);
 static void observe_exchange_arrival(Fiber*);
 static void observe_exchange(Warp*, u32 group);
 static void observe_warp_barrier(Warp*, u32 group);
-static void observe_missing_source(Warp*, u32 lane, u32 source);
 static void observe_fence(Fiber*, int scope);
 static bool observe_stall(Machine*);             // nobody is runnable: true if somebody is now
-static void observe_assert(Fiber*, const char* expression, void* pc);
 static void observe_atomic(Fiber*, void* address, u32 size, void* pc);
 static void observe_atomic_done(Fiber*, bool changed, void* pc);
 static void observe_sleep(Fiber*, void* pc);
@@ -31,7 +29,6 @@ SIMT_INLINE void observe_grid_release(Machine*) {}
 SIMT_INLINE void observe_exchange_arrival(Fiber*) {}
 SIMT_INLINE void observe_exchange(Warp*, u32) {}
 SIMT_INLINE void observe_warp_barrier(Warp*, u32) {}
-SIMT_INLINE void observe_missing_source(Warp*, u32, u32) {}
 SIMT_INLINE void observe_fence(Fiber*, int) {}
 SIMT_INLINE bool observe_stall(Machine*) { return false; }
 SIMT_INLINE void observe_atomic(Fiber*, void*, u32, void*) {}

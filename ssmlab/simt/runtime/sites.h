@@ -64,8 +64,8 @@ static SIMT_NOINLINE u16 new_site(u32 line, u32 space, u32 access, u32 size) {
     return (u16)sites.count++;
 }
 
-static SIMT_NOINLINE u16 header_site(const Fiber* fiber, const SimtLaunch* launch, void* pc, u32 space, u32 access, u32 size) {
-    u32 line = line_of_caller(fiber, launch);
+static u16 site_by_hash(void* pc, u32 line, u32 space, u32 access, u32 size) {
+    pc = (char*)pc + ((u64)(space * 4 + access) << 58 | (u64)size << 48);
     u64 hash = ((u64)pc * 0x9E3779B97F4A7C15u ^ line * 0x2545F4914F6CDD1Du) >> 20;
     for (u32 i = 0; i < 64; i++) {
         HeaderPlace& place = sites.header[(hash + i) % HEADER_PLACES];
@@ -77,6 +77,15 @@ static SIMT_NOINLINE u16 header_site(const Fiber* fiber, const SimtLaunch* launc
     }
     sites.lost++;
     return 0;
+}
+
+static SIMT_NOINLINE u16 header_site(const Fiber* fiber, const SimtLaunch* launch, void* pc, u32 space, u32 access, u32 size) {
+    return site_by_hash(pc, line_of_caller(fiber, launch), space, access, size);
+}
+
+// A second site for one place in the code that touches another space, or another size, than at first.
+static SIMT_NOINLINE u16 variant_site(const Fiber* fiber, void* pc, u32 space, u32 access, u32 size) {
+    return site_by_hash(pc, learner_line(fiber, pc), space, access, size);
 }
 
 SIMT_INLINE u16 site_at(const Fiber* fiber, void* pc, u32 space, u32 access, u32 size) {

@@ -4,6 +4,9 @@
 #include "observe.h"
 #include "scheduler.h"
 
+// What a shuffle gives that reads from a lane outside the exchange: undefined in CUDA, so something that shows.
+static constexpr u64 NOBODYS_VALUE = 0x7FFFFFFF7FFFFFFFu;
+
 enum Operation : u8 { OP_BARRIER, OP_SHUFFLE, OP_VOTE, OP_MATCH, OP_REDUCE };
 
 static unsigned reduce_pair(int mode, unsigned x, unsigned y) {
@@ -35,8 +38,7 @@ static void compute_results(Warp* warp, u32 group) {
         Exchange& mine = e[lane];
         switch (mine.operation) {
         case OP_SHUFFLE:
-            if (!(group >> mine.source & 1)) observe_missing_source(warp, lane, mine.source);
-            mine.result = group >> mine.source & 1 ? e[mine.source].value : mine.value;
+            mine.result = group >> mine.source & 1 ? e[mine.source].value : NOBODYS_VALUE;
             break;
         case OP_VOTE:
             mine.result = mine.mode == SIMT_VOTE_BALLOT ? ballot : mine.mode == SIMT_VOTE_ANY ? ballot != 0 : ballot == group;
@@ -65,7 +67,7 @@ static void complete_exchange(Warp* warp, u32 group) {
 
 // The lanes that a waiting lane waits for; lanes that do not exist or have returned are not waited for.
 SIMT_INLINE u32 awaited(Warp* warp, u32 lane) {
-    return (warp->exchange[lane].mask | 1u << lane) & warp->exists & ~warp->exited;
+    return warp->exchange[lane].mask & warp->exists & ~warp->exited;
 }
 
 // Somebody came or left: is anybody's group complete?
@@ -86,7 +88,7 @@ static u64 exchange(u32 mask, Operation operation, int mode, u64 value, u32 sour
     mine.operation = operation, mine.mode = (u8)mode, mine.value = value, mine.source = (u8)source;
     mine.mask = mask;
     observe_exchange_arrival(fiber);
-    mine.mask = mask | 1u << lane;
+    if (!(mask >> lane & 1)) mine.mask = 1u << lane;     // not in its own mask: nobody waits for it, it waits for nobody
     if (warp->waiting && mine.mask != warp->exchange[lowest(warp->waiting)].mask) warp->mixed = true;
     warp->waiting |= 1u << lane;
     u32 group = awaited(warp, lane);

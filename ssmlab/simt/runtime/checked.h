@@ -1,0 +1,99 @@
+// Checked mode: one OS thread, a chosen schedule, every access looked at.
+#pragma once
+#include "model.h"
+
+static Fiber* running;
+static u64 most_steps;                           // watchdog
+static Fiber* current() { return running; }
+static void set_current(Fiber* fiber) { running = fiber; }
+
+#include "atomics.h"
+#include "hooks.h"
+#include "indices.h"
+#include "machine.h"
+#include "print.h"
+
+static void record_assert(Fiber* fiber, const char* expression, void* pc) {
+    SimtFinding finding = finding_of(fiber, KIND_ASSERT, 0, learner_line(fiber, pc));
+    finding.text = expression;
+    add_finding(finding);
+}
+
+static void too_much_shared(Fiber* fiber) { add_finding(finding_of(fiber, KIND_OUT_OF_BOUNDS, 99, 0)); }
+
+// ---- for launch.py
+
+SIMT_API uint64_t simt_region_bytes(const SimtLaunch* launch, int region) {
+    u64 threads = (u64)launch->block[0] * launch->block[1] * launch->block[2], resident = launch->resident;
+    u64 blocks = (u64)launch->grid[0] * launch->grid[1] * launch->grid[2];
+    u64 shared_links = resident * arena_words(launch) * SHARED_LINKS_A_WORD;
+    switch (region) {
+    case REGION_STACKS: return STACK_GUARD + resident * threads * STACK_STEP;
+    case REGION_FIBERS: return resident * threads * sizeof(Fiber);
+    case REGION_BLOCKS: return sizeof(Machine) + resident * sizeof(Block) + (launch->block_order ? blocks * 8 : 0);
+    case REGION_ARENA: return resident * launch->arena_bytes;
+    case REGION_SHARED_CELLS: return resident * shared_cells_of_block(launch);
+    case REGION_GLOBAL_CELLS: return launch->global_cells * sizeof(GlobalCell);
+    case REGION_LINKS: return (4 * launch->global_cells + 1024 + shared_links) * sizeof(Link);
+    case REGION_REQUESTS: return request_bytes();
+    case REGION_ORDER: return order_bytes();
+    case REGION_SITES: return sites_bytes(launch);
+    case REGION_RESULTS: return sizeof(SimtResults) + MOST_FINDINGS * sizeof(SimtFinding) + MOST_SITES * sizeof(SimtStats) + PRINT_BYTES;
+    default: return 0;
+    }
+}
+
+static void open_results(const SimtLaunch* launch) {
+    results = results_of(launch);
+    memset(results, 0, sizeof *results);
+    results->finding = (SimtFinding*)(results + 1);
+    results->stat = (SimtStats*)(results->finding + MOST_FINDINGS);
+    results->print = (char*)(results->stat + MOST_SITES);
+    results->barriers_min = ~0ull;
+    memset(results->stat, 0, MOST_SITES * sizeof(SimtStats));
+    open_findings();
+}
+
+static void make_block_order(Machine* machine, u64* order_of_blocks) {
+    u32 schedule = machine->launch->block_order;
+    if (!schedule) return;
+    for (u64 i = 0; i < machine->blocks; i++) order_of_blocks[i] = schedule == 1 ? machine->blocks - 1 - i : i;
+    for (u64 i = machine->blocks; schedule == 2 && i > 1; i--) {
+        u64 j = random_next(machine->random) % i, other = order_of_blocks[j];
+        order_of_blocks[j] = order_of_blocks[i - 1], order_of_blocks[i - 1] = other;
+    }
+    machine->order = order_of_blocks;
+}
+
+SIMT_API uint32_t simt_run(SimtLaunch* launch) {
+    Machine* machine = (Machine*)launch->region[REGION_BLOCKS];
+    open_machine(machine, launch, launch->resident);
+    machine->block = (Block*)(machine + 1);
+    machine->fibers = (Fiber*)launch->region[REGION_FIBERS];
+    make_block_order(machine, (u64*)(machine->block + launch->resident));
+    for (u32 b = 0; b < launch->resident; b++) {
+        Block& block = machine->block[b];
+        block.slot = b;
+        block.alive = false;
+        block.machine = machine;
+        block.fibers = machine->fibers + (u64)b * machine->threads;
+        block.arena = (char*)launch->region[REGION_ARENA] + b * launch->arena_bytes;
+        for (Warp& warp : block.warp) {
+            memset(warp.checks.page, 0, sizeof warp.checks.page);
+            warp.checks.touched_count = warp.checks.known_interval = 0;
+        }
+    }
+    most_steps = launch->watchdog ? launch->watchdog : ~0ull;
+    open_results(launch);
+    open_sites(launch, results->stat);
+    open_requests(launch);
+    open_order(launch);
+    links = {(Link*)launch->region[REGION_LINKS], 1, (u32)(4 * launch->global_cells + 1024)};
+    bool finished = run_machine(machine);
+    for (u32 b = 0; !finished && b < launch->resident; b++)
+        if (machine->block[b].alive) observe_block_end(&machine->block[b]);
+    results->stats = sites.count;
+    results->sites_lost = sites.lost;
+    results->blocks_done = machine->finished;
+    return !finished;
+}

@@ -1,0 +1,103 @@
+// Hazards in global memory: between threads of a block (barriers order) and between blocks (order.h).
+//
+// No NVIDIA tool looks at these; "volatile and atomic accesses do not race among themselves" is CUDA's memory model.
+#pragma once
+#include "order.h"
+
+static constexpr u32 BLOCKS_A_SITE = 3;          // readers of other blocks that one site keeps for one word
+
+SIMT_INLINE GlobalCell* global_cells(const SimtLaunch* launch) { return (GlobalCell*)launch->region[REGION_GLOBAL_CELLS]; }
+
+// Which buffer an address lies in (number + 1), 0 for none.
+SIMT_INLINE u32 buffer_at(const SimtLaunch* launch, u64 address) {
+    u64 in_heap = address - launch->heap;
+    if (SIMT_LIKELY(in_heap < launch->heap_bytes)) return launch->granules[in_heap / 256];
+    for (u32 i = launch->argument_buffers; i < launch->buffer_count; i++)
+        if (address - launch->buffers[i].address < launch->buffers[i].bytes) return i + 1;
+    return 0;
+}
+
+struct GlobalVisit : Visit {
+    Record* oldest = nullptr;    // a record of the same site in another block, to be replaced when there are many
+    u32 same_site = 0;
+};
+
+SIMT_INLINE void look_at_global(GlobalVisit& visit, Record& record) {
+    visit.number++;
+    if (!record.lanes) return;
+    Fiber* fiber = visit.fiber;
+    bool same_block = record.block == (u32)fiber->block->number;
+    bool same_interval = same_block && record.interval == fiber->block->checks.interval;
+    u32 other = NO_THREAD;
+    if ((record.mask & visit.mask) && (writes(record.kind) || writes(visit.kind)) && record.kind != FLAG &&
+        !(strong(record.kind) && strong(visit.kind))) {
+        if (same_interval) {
+            Order found = order_in_interval(fiber, record, other);
+            if (found != ORDERED && !comes_before(fiber, record)) visit.add_conflict(record, other, found);
+        } else if (!same_block && !comes_before(fiber, record)) {
+            visit.add_conflict(record, record.warp * WARP + lowest(record.lanes), UNORDERED);
+        }
+    }
+    if (visit.mine || !visit.alike(record)) return;
+    if (same_interval) {
+        if (join_record(fiber, record)) visit.mine = &record;
+    } else if (same_block) {                     // older, and a barrier lies between: the new access stands for it
+        u32 counted = record.counted;
+        write_record(fiber, record, record.number, visit.site, visit.kind, visit.mask);
+        record.counted = counted;
+        visit.mine = &record;
+    } else {
+        visit.same_site++;
+        if (visit.same_site == BLOCKS_A_SITE) visit.oldest = &record;
+    }
+}
+
+// The flag's record, where what was published at it is kept in `time`.
+static Record* flag_of(GlobalCell* cell) {
+    for (u32 at = cell->links; at; at = links.all[at].next)
+        if (links.all[at].record.kind == FLAG) return &links.all[at].record;
+    return nullptr;
+}
+
+static SIMT_NOINLINE void check_flag(Fiber* fiber, GlobalCell* cell, u8 kind) {
+    Record* flag = flag_of(cell);
+    if (kind != VOLATILE_WRITE && flag) read_flag(fiber, flag->time);
+    if (kind == VOLATILE_READ) return;
+    u32 publication = publish(fiber, flag ? flag->time : 0, kind == ATOMIC);
+    advance(fiber);
+    if (!flag && publication) {
+        flag = add_link(cell->links, links.used, links.end);
+        if (!flag) return;
+        *flag = {};
+        flag->kind = FLAG, flag->lanes = 1, flag->number = ~0u;
+    }
+    if (flag) flag->time = publication;
+}
+
+static void check_global_word(Fiber* fiber, u64 word, u8 mask, u8 kind, u16 site, u32 object, i64 offset, u32 size) {
+    const SimtLaunch* launch = fiber->block->machine->launch;
+    GlobalCell* cell = global_cells(launch) + word;
+    if (cell->launch != launch->launch_number) {
+        cell->launch = launch->launch_number;
+        cell->links = 0;
+        write_record(fiber, cell->record, 0, site, kind, mask);
+    } else {
+        GlobalVisit visit;
+        visit.fiber = fiber, visit.site = site, visit.kind = kind, visit.mask = mask;
+        look_at_global(visit, cell->record);
+        for (u32 at = cell->links; at; at = links.all[at].next) look_at_global(visit, links.all[at].record);
+        if (!visit.mine) {
+            Record* place = visit.oldest ? visit.oldest : add_link(cell->links, links.used, links.end);
+            if (place) write_record(fiber, *place, visit.oldest ? place->number : visit.number, site, kind, mask);
+            visit.mine = place;
+        }
+        if (SIMT_UNLIKELY(visit.conflicts) && !fiber->block->checks.quiet)
+            report_conflicts(visit, KIND_GLOBAL_RACE, 0, SPACE_GLOBAL, (int32_t)object, offset, size);
+    }
+    if (SIMT_UNLIKELY(strong(kind))) {
+        check_flag(fiber, cell, kind);
+    } else if (kind == PLAIN_WRITE && !fiber->checks.dirty) {
+        fiber->checks.dirty = true;
+        fiber->block->checks.dirty_threads++;
+    }
+}
