@@ -75,19 +75,16 @@ struct Tile {
         for (int s = 0; s < STEPS; ++s) {
             const long long step = DESCENDING ? -s : s;
             if (mine && place(s) < room) {
-                a[s] = read_once<ACROSS>(from_a + step * task.a_at.time);
-                x[s] = read_once<ACROSS>(from_x + step * task.x_at.time);
+                a[s] = read_pack<ACROSS>(from_a + step * task.a_at.time);
+                x[s] = read_pack<ACROSS>(from_x + step * task.x_at.time);
             } else {
-#pragma unroll
-                for (int i = 0; i < ACROSS; ++i) {
-                    a[s].at[i] = to_element(1);
-                    x[s].at[i] = to_element(0);
-                }
+                a[s].fill(to_element(1));
+                x[s].fill(to_element(0));
             }
 #if BACKWARD && !PACKED
             const long long behind = first + place(s) + 1;
             if (mine && behind < task.length) {
-                h[s] = read_once<ACROSS>(row.h + time_of(task, behind) * task.h_at.time);
+                h[s] = read_pack<ACROSS>(row.h + time_of(task, behind) * task.h_at.time);
             }
 #endif
         }
@@ -108,7 +105,7 @@ struct Tile {
 #pragma unroll
             for (int i = 0; i < ACROSS; ++i) {
                 const long long channel = mine ? row.channel + i : 0;           // any channel that exists
-                const Span step = step_span(task, kind, channel, to_real(a[s].at[i]), to_real(x[s].at[i]));
+                const Span step = step_span(task, kind, channel, a[s].get(i), x[s].get(i));
                 run[i] = s == 0 ? step : then(run[i], step);
             }
         }
@@ -187,8 +184,8 @@ struct Tile {
                 return;
             }
             const int kind = mark(task, row, first, room, place(s));
-            const Vector again_a = afresh<ACROSS>(a[s], task.zero());
-            const Vector again_x = afresh<ACROSS>(x[s], task.zero());
+            const Vector again_a = a[s].afresh(task.zero());
+            const Vector again_x = x[s].afresh(task.zero());
             Vector out;
 #if BACKWARD
             Vector da;
@@ -200,19 +197,19 @@ struct Tile {
 #if BACKWARD && PACKED
                 previous = h_before(task, row, kind, i, first + place(s));
 #elif BACKWARD
-                previous = last ? initial_of(task, row.batch, row.channel + i) : to_real(h[s].at[i]);
+                previous = last ? initial_of(task, row.batch, row.channel + i) : h[s].get(i);
 #endif
-                take_step(task, kind, row.channel + i, to_real(again_a.at[i]), to_real(again_x.at[i]), previous,
+                take_step(task, kind, row.channel + i, again_a.get(i), again_x.get(i), previous,
                           state[i], value, slope);
-                out.at[i] = to_element(value);
+                out.put(i, to_element(value));
 #if BACKWARD
-                da.at[i] = to_element(slope);
+                da.put(i, to_element(slope));
 #endif
             }
             const long long at = (t + (DESCENDING ? -s : s)) * task.out_at.time;
-            write_out<ACROSS>(row.out + at, out);
+            write_pack<ACROSS>(row.out + at, out);
 #if BACKWARD
-            write_out<ACROSS>(row.da + at, da);
+            write_pack<ACROSS>(row.da + at, da);
 #endif
         }
     }

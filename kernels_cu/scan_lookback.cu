@@ -1,6 +1,6 @@
 // scan_lookback -- single pass: every tile is read once, and learns the state before it from what earlier tiles have posted.
 //
-// What       forward or backward scan; a row is cut into tiles, one block each.
+// What       forward or backward scan; a row is cut into pieces, one block each.
 // Algorithm  "lookback". A block draws a ticket, so it never waits for a block that has not started: tickets are drawn in the
 //            order in which blocks start. It posts what its tile does to a state (total), looks back for the nearest tile
 //            that has posted the state behind it (state), walks that state forward through the totals in between, and posts
@@ -13,10 +13,13 @@
 // Used in    ssmlab.scan; notebook 05.   Oracle: ssmlab.reference.scan.
 // Source     Merrill & Garrett 2016, Single-pass Parallel Prefix Scan with Decoupled Look-back, NVR-2016-002.
 //
-// Mapping    grid = tiles of all rows, ticket -> (tile of the row, group of rows), group fastest.
-// Global     each byte moves once; 16 bytes a tile and row (float) go to the board.
-// Barriers   B0 ticket; B1 totals of the warps; B2 state before the tile. Look-back itself is inside single warps.
-// Needs      DEPTH: how many tiles one lane looks at; and the tile's options.
+// Mapping    grid = pieces of all rows, ticket -> (piece of the row, group of rows), group fastest. A piece is PARTS tiles.
+// Global     PARTS = 1: the tile waits in registers for its state, and each byte moves once. PARTS > 1: a block folds its tiles
+//            first and reads them again, from the L2 cache, once the state is there: fewer and larger pieces, so the chain
+//            of states is shorter and the registers are free while it waits. 16 bytes a piece and row go to the board.
+// Barriers   B0 ticket; B1 one a tile and walk: totals of the warps; B2 state before the piece. Look-back itself is inside
+//            single warps.
+// Needs      PARTS; DEPTH: how many pieces one lane looks at; and the tile's options.
 #include "scan_tile.cuh"
 
 typedef unsigned long long word;
@@ -51,70 +54,66 @@ struct Board {
             *at(tile, row, value * PIECES + piece) = (word)bits[piece] << 32 | flag;
         }
     }
-    // The flag, or 0 if a piece of the value is still missing.
-    __device__ __forceinline__ unsigned read(long long tile, long long row, int value, real& number) const {
-        word seen[PIECES];
+    // Reads the pieces of a value; no branch and no look at what came, so that several reads travel together.
+    __device__ __forceinline__ void read(long long tile, long long row, int value, word seen[PIECES]) const {
 #pragma unroll
         for (int piece = 0; piece < PIECES; ++piece) {
             seen[piece] = *at(tile, row, value * PIECES + piece);
         }
-        unsigned bits[PIECES];
-        unsigned flag = (unsigned)seen[0];
-#pragma unroll
-        for (int piece = 0; piece < PIECES; ++piece) {
-            bits[piece] = (unsigned)(seen[piece] >> 32);
-            flag = (unsigned)seen[piece] == flag ? flag : 0;
-        }
-        number = *reinterpret_cast<real*>(bits);
-        return flag;
     }
 };
+
+// The flag of a value, or 0 if a piece of it is still missing.
+__device__ __forceinline__ unsigned flag_of(const word seen[PIECES]) {
+    unsigned flag = (unsigned)seen[0];
+#pragma unroll
+    for (int piece = 1; piece < PIECES; ++piece) {
+        flag = (unsigned)seen[piece] == flag ? flag : 0;
+    }
+    return flag;
+}
+
+__device__ __forceinline__ real value_of(const word seen[PIECES]) {
+    unsigned bits[PIECES];
+#pragma unroll
+    for (int piece = 0; piece < PIECES; ++piece) {
+        bits[piece] = (unsigned)(seen[piece] >> 32);
+    }
+    return *reinterpret_cast<const real*>(bits);
+}
 
 struct Window {                                 // what a warp saw: [row][distance], distance 0 is the tile right before
     Span total[ROWS_EACH][WINDOW];
 };
 
 // The state before `tile` in row `row`; the lanes with the same lane % ROWS_EACH share a row. All lanes must come.
-__device__ __forceinline__ real look_back(const Board& board, long long tile, long long row, bool exists, real begin,
-                                          Window& window) {
+__device__ __forceinline__ real look_back(const Board& board, long long tile, long long row, real begin, Window& window) {
     const int lane = threadIdx.x % 32;
     const int column = lane % ROWS_EACH;
     const int helper = lane / ROWS_EACH;
-    real total_a[DEPTH];
-    unsigned has_a[DEPTH];
-#pragma unroll
-    for (int m = 0; m < DEPTH; ++m) {
-        has_a[m] = 0;
-        total_a[m] = 1;
-    }
     int nearest_state, nearest_gap;             // distances
     do {
-        real second[DEPTH];                     // total.b or state
-        unsigned has_second[DEPTH];
+        word first[DEPTH][PIECES], second[DEPTH][PIECES];               // total.a; total.b or state
 #pragma unroll
-        for (int m = 0; m < DEPTH; ++m) {       // all reads first: they travel together
+        for (int m = 0; m < DEPTH; ++m) {
             const long long other = tile - 1 - (m * HELPERS + helper);
-            second[m] = begin;
-            has_second[m] = STATE;
-            if (exists && other >= 0) {
-                has_second[m] = board.read(other, row, 1, second[m]);
-                if (!has_a[m]) {
-                    has_a[m] = board.read(other, row, 0, total_a[m]);
-                }
-            }
+            board.read(other > 0 ? other : 0, row, 1, second[m]);
+            board.read(other > 0 ? other : 0, row, 0, first[m]);
         }
         nearest_state = WINDOW;
         nearest_gap = WINDOW;
 #pragma unroll
         for (int m = DEPTH - 1; m >= 0; --m) {
             const int distance = m * HELPERS + helper;
-            Span total = span(total_a[m], second[m]);
+            const bool start = tile <= distance;                        // the row begins there: that state is known
+            const unsigned flag = start ? STATE : flag_of(second[m]);
+            Span total = span(value_of(first[m]), start ? begin : value_of(second[m]));
 #if PACKED
-            total.cut = has_second[m] == CUT_TOTAL;
+            total.cut = flag == CUT_TOTAL;
 #endif
             window.total[column][distance] = total;                     // .b is the state, if that is what came
-            nearest_state = has_second[m] == STATE ? distance : nearest_state;
-            nearest_gap = has_second[m] == STATE || (has_second[m] && has_a[m]) ? nearest_gap : distance;
+            nearest_state = flag == STATE ? distance : nearest_state;
+            nearest_gap = flag == STATE || (flag && flag_of(first[m])) ? nearest_gap : distance;
         }
 #pragma unroll
         for (int reach = ROWS_EACH; reach < 32; reach *= 2) {
@@ -141,7 +140,7 @@ void scan_lookback(const element* __restrict__ a, const element* __restrict__ x,
                    long long x_channel, long long h_batch, long long h_time, long long h_channel, long long out_batch,
                    long long out_time, long long out_channel, long long batches, long long channels, long long length,
                    int flags, long long tiles, word* tickets, word* words) {
-    __shared__ TileShared shared;
+    __shared__ TileShared shared[2];
     __shared__ Window windows[LOOKERS];
     __shared__ Span totals[CARRIED];
     __shared__ real incoming[CARRIED];
@@ -160,16 +159,33 @@ void scan_lookback(const element* __restrict__ a, const element* __restrict__ x,
     Row row;
     find_row(task, (long long)drawn - tile_index * groups, row);
     const Carrier carrier = carrier_of(task, row);
-    const long long first = tile_index * TILE;
-    const int room = room_in_tile(length - first);
+    const long long start = tile_index * TILE * PARTS;
+    const long long limit = start + TILE * PARTS < length ? start + TILE * PARTS : length;
 
     Tile tile;
-    tile.load(task, row, first, room);
-    tile.reduce(task, row, first, room, shared);
-    __syncthreads();                            // B1: the totals of all warps are written
+    Span whole = no_steps();                    // the piece so far, in the threads that carry a row
+    int buffer = 0;
+    tile.load(task, row, start, room_in_tile(limit - start));
+#pragma unroll 1
+    for (int part = 0; part < PARTS; ++part) {
+        const long long first = start + part * TILE;
+        if (part > 0 && first >= limit) {
+            break;                              // the whole block: the row ends here
+        }
+        tile.reduce(task, row, first, room_in_tile(limit - first), shared[buffer]);
+#if PARTS > 1
+        if (first + TILE < limit) {
+            tile.load(task, row, first + TILE, room_in_tile(limit - first - TILE));
+        }
+#endif
+        __syncthreads();                        // B1: the totals of all warps are written; the other buffer is free
+        if (threadIdx.x < CARRIED) {
+            whole = PARTS == 1 ? tile.total(shared[buffer]) : then(whole, tile.total(shared[buffer]));
+        }
+        buffer = 1 - buffer;
+    }
 
     if (threadIdx.x < CARRIED) {
-        const Span whole = tile.total(shared);
         totals[threadIdx.x] = whole;
         if (carrier.speaks) {
             unsigned flag = TOTAL;
@@ -191,9 +207,8 @@ void scan_lookback(const element* __restrict__ a, const element* __restrict__ x,
         const int carried = warp * ROWS_EACH + threadIdx.x % 32 % ROWS_EACH;        // which of the block's rows
         const long long channel = carrier.channel + (CARRIED > 1 ? carried - (int)threadIdx.x : 0);
         const bool exists = channel < channels;
-        const long long number = number_of(task, row.batch, channel);
-        const real begin_state = exists ? begin_of(task, number) : real(0);
-        const real state = look_back(board, tile_index, number, exists, begin_state, windows[warp]);
+        const long long number = number_of(task, row.batch, exists ? channel : channels - 1);       // any row will do
+        const real state = look_back(board, tile_index, number, begin_of(task, number), windows[warp]);
         if (threadIdx.x % 32 / ROWS_EACH == 0) {
             const real after = apply(totals[carried], state);
             incoming[carried] = state;
@@ -208,6 +223,21 @@ void scan_lookback(const element* __restrict__ a, const element* __restrict__ x,
     __syncthreads();                            // B2: the states before the tile are known
 
     real state = incoming[CARRIED == 1 ? 0 : threadIdx.x < CARRIED ? threadIdx.x : 0], starts[STARTS];
-    tile.settle(shared, carrier, state, starts);
-    tile.emit(task, row, first, room, starts);
+#if PARTS == 1
+    tile.settle(shared[0], carrier, state, starts);
+    tile.emit(task, row, start, room_in_tile(limit - start), starts);
+#else
+    tile.load(task, row, start, room_in_tile(limit - start));
+    for (long long first = start; first < limit; first += TILE) {
+        const int room = room_in_tile(limit - first);
+        tile.reduce(task, row, first, room, shared[buffer]);
+        __syncthreads();                        // B1
+        tile.settle(shared[buffer], carrier, state, starts);
+        tile.emit(task, row, first, room, starts);
+        if (first + TILE < limit) {
+            tile.load(task, row, first + TILE, room_in_tile(limit - first - TILE));
+        }
+        buffer = 1 - buffer;
+    }
+#endif
 }

@@ -76,10 +76,10 @@ struct Tile {
 #if WIDE
             const long long at = start(task, first) + (DESCENDING ? -j : j) * 32 * VEC;
             if (place(j) < room) {              // then the whole vector is inside: length is a multiple of VEC
-                a[j] = read_once<VEC>(row.a + at);
-                x[j] = read_once<VEC>(row.x + at);
+                a[j] = read_pack<VEC>(row.a + at);
+                x[j] = read_pack<VEC>(row.x + at);
 #if BACKWARD && !PACKED
-                h[j] = read_once<VEC>(row.h + at);
+                h[j] = read_pack<VEC>(row.h + at);
 #endif
             } else {
                 rest(j);
@@ -90,10 +90,10 @@ struct Tile {
             for (int i = 0; i < VEC; ++i) {
                 if (place(j) + i < room) {
                     const long long t = time_of(task, first + place(j) + i);
-                    a[j].at[slot(i)] = row.a[t * task.a_at.time];
-                    x[j].at[slot(i)] = row.x[t * task.x_at.time];
+                    a[j].put(slot(i), row.a[t * task.a_at.time]);
+                    x[j].put(slot(i), row.x[t * task.x_at.time]);
 #if BACKWARD && !PACKED
-                    h[j].at[slot(i)] = row.h[t * task.h_at.time];
+                    h[j].put(slot(i), row.h[t * task.h_at.time]);
 #endif
                 }
             }
@@ -106,14 +106,11 @@ struct Tile {
     }
 
     __device__ __forceinline__ void rest(int j) {
-#pragma unroll
-        for (int i = 0; i < VEC; ++i) {
-            a[j].at[i] = to_element(1);
-            x[j].at[i] = to_element(0);
+        a[j].fill(to_element(1));
+        x[j].fill(to_element(0));
 #if BACKWARD && !PACKED
-            h[j].at[i] = to_element(0);
+        h[j].fill(to_element(0));
 #endif
-        }
     }
 
     __device__ __forceinline__ int mark(const Problem& task, const Row& row, long long first, int room, int at) const {
@@ -131,7 +128,7 @@ struct Tile {
 #pragma unroll
             for (int i = 0; i < VEC; ++i) {
                 const int kind = mark(task, row, first, room, place(j) + i);
-                const Span step = step_span(task, kind, row.channel, to_real(a[j].at[slot(i)]), to_real(x[j].at[slot(i)]));
+                const Span step = step_span(task, kind, row.channel, a[j].get(slot(i)), x[j].get(slot(i)));
                 mine[j] = i == 0 ? step : then(mine[j], step);
             }
         }
@@ -192,8 +189,8 @@ struct Tile {
 #pragma unroll
         for (int j = 0; j < VECTORS; ++j) {
             real state = apply(ahead[j], start_of_warp[0]);
-            const Vector again_a = afresh<VEC>(a[j], task.zero());
-            const Vector again_x = afresh<VEC>(x[j], task.zero());
+            const Vector again_a = a[j].afresh(task.zero());
+            const Vector again_x = x[j].afresh(task.zero());
             Vector out;
 #if BACKWARD
             Vector da;
@@ -205,24 +202,24 @@ struct Tile {
 #if BACKWARD && PACKED
                 previous = place(j) + i < room ? h_before(task, row, kind, 0, first + place(j) + i) : real(0);
 #elif BACKWARD
-                previous = to_real(i + 1 < VEC ? h[j].at[slot(i + 1 < VEC ? i + 1 : i)] : edge[j]);
+                previous = i + 1 < VEC ? h[j].get(slot(i + 1 < VEC ? i + 1 : i)) : to_real(edge[j]);
                 if (first + place(j) + i + 1 == task.length) {
                     previous = initial_of(task, row.batch, row.channel);
                 }
 #endif
-                take_step(task, kind, row.channel, to_real(again_a.at[slot(i)]), to_real(again_x.at[slot(i)]), previous,
+                take_step(task, kind, row.channel, again_a.get(slot(i)), again_x.get(slot(i)), previous,
                           state, value, slope);
-                out.at[slot(i)] = to_element(value);
+                out.put(slot(i), to_element(value));
 #if BACKWARD
-                da.at[slot(i)] = to_element(slope);
+                da.put(slot(i), to_element(slope));
 #endif
             }
 #if WIDE
             if (place(j) < room) {
                 const long long at = start(task, first) + (DESCENDING ? -j : j) * 32 * VEC;
-                write_out<VEC>(row.out + at, out);
+                write_pack<VEC>(row.out + at, out);
 #if BACKWARD
-                write_out<VEC>(row.da + at, da);
+                write_pack<VEC>(row.da + at, da);
 #endif
             }
 #else
@@ -230,9 +227,9 @@ struct Tile {
             for (int i = 0; i < VEC; ++i) {
                 if (place(j) + i < room) {
                     const long long t = time_of(task, first + place(j) + i);
-                    row.out[t * task.out_at.time] = out.at[slot(i)];
+                    row.out[t * task.out_at.time] = to_element(out.get(slot(i)));
 #if BACKWARD
-                    row.da[t * task.out_at.time] = da.at[slot(i)];
+                    row.da[t * task.out_at.time] = to_element(da.get(slot(i)));
 #endif
                 }
             }

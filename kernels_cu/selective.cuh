@@ -8,11 +8,11 @@
 // Staging    per-step values of a channel (delta, delta*u, ...) are made once, by one thread, and read by LANES threads from
 //            shared memory; so do B[t] and C[t], which all channels of a group share.
 // Exponents  a = exp(delta A) = exp2(delta A log2(e)): A is scaled once, so each is one multiply and one MUFU instruction.
-// Needs      LANES (1, 2, 4 ... 32), OWN, THREADS, TILE (a multiple of 4), VECTOR (elements in one access of u, delta, z),
+// Needs      LANES (1, 2, 4 ... 32), OWN, MANY (channels of one thread: 1, 2, 4), THREADS, TILE (a multiple of 4), VECTOR (elements in one access of u, delta, z),
 //            TIME_INNER (1: neighbours in memory are neighbouring steps; 0: channels), PACKED (starts and finishes inside a
-//            row, padding), FIXED_B, FIXED_C (one B or C for all steps, (channels, states)), and an element.
+//            row, padding), GATED (there is a z), FIXED_B, FIXED_C (one B or C for all steps, (channels, states)), and an element.
 #pragma once
-#include "scan_element.cuh"
+#include "selective_element.cuh"
 
 constexpr int WIDTH = LANES * OWN;                          // places for states
 constexpr int FOUR = 4;                                     // steps whose sums over lanes are taken together
@@ -44,15 +44,23 @@ __device__ __forceinline__ border to_border(real value) { return value; }
 __device__ __forceinline__ real from_border(border value) { return value; }
 #endif
 
-struct alignas(2 * sizeof(real)) Two {
-    real x, y;
+// For code that is compiled twice: `Whole` for tiles that exist to the last step and channel, `Ragged` for all others.
+template <bool VALUE>
+struct Flag {
+    static constexpr bool value = VALUE;
 };
+typedef Flag<true> Whole;
+typedef Flag<false> Ragged;
 
 // One value for each channel of an access.
 constexpr int ABREAST = TIME_INNER ? 1 : VECTOR;
 struct alignas(sizeof(real) * (ABREAST < 16 / (int)sizeof(real) ? ABREAST : 16 / (int)sizeof(real))) Abreast {
     real at[ABREAST];
     __device__ __forceinline__ real of(int v) const { return at[TIME_INNER ? 0 : v]; }
+};
+
+struct alignas(2 * sizeof(real)) Two {
+    real x, y;
 };
 
 #if defined(ELEMENT_DOUBLE)
@@ -84,10 +92,18 @@ __device__ __forceinline__ float softplus(float x) {
 }
 #endif
 
-// The derivative of softplus; above 20, where softplus is the identity, it is 1.
-__device__ __forceinline__ real softplus_slope(real x) {
-    return x > real(20) ? real(1) : sigmoid(x);
+// softplus and its derivative from one exponential. Above 20, where softplus is the identity, the derivative is 1.
+#if defined(ELEMENT_DOUBLE)
+__device__ __forceinline__ Two softplus_and_slope(double x) {
+    return Two{softplus(x), x > 20.0 ? 1.0 : sigmoid(x)};
 }
+#else
+__device__ __forceinline__ Two softplus_and_slope(float x) {
+    const float e = exp2f(-LOG2E * fabsf(x));
+    const float above = reciprocal(1.0f + e);               // sigmoid of |x|
+    return Two{softplus(x), x > 0.0f ? above : e * above};
+}
+#endif
 
 // Sums of four steps over the LANES threads of a channel. Each exchange halves what a thread still holds, so four sums cost
 // 3 shuffles instead of 8 (LANES = 4). Afterwards value[i] of lane l is the sum of step summed_step(l, i), i < SUMS_LEFT.
@@ -119,14 +135,10 @@ __device__ __forceinline__ int summed_step(int lane, int i) {
     return LANES == 1 ? i : LANES == 2 ? 2 * i + (lane & 1) : (lane & 2) + (lane & 1);
 }
 
-// Where a tensor (batch, length, channels) lies: strides in elements.
-struct Strides {
-    long long batch, time, channel;
-};
-
 // Where the channels of a block lie in the row, and how many of them exist. A block never crosses a group of B and C.
 struct Place {
-    long long batch, segment;
+    long long batch;
+    int segment;
     int group, first, count;                                // channels first ... first + count - 1
 };
 
@@ -151,20 +163,33 @@ struct Spot {
     bool mine;                                              // false: more threads than accesses
 };
 
+// Where a tensor (batch, length, channels) lies: strides in elements.
+struct Strides {
+    long long batch, time, channel;
+
+    __device__ __forceinline__ long long of(const Place& place, long long first, Spot spot) const {
+        return place.batch * batch + (first + spot.t) * time + (place.first + spot.c) * channel;
+    }
+
+    __device__ __forceinline__ long long inside(Spot spot) const { return spot.t * time + spot.c * channel; }
+};
+
 template <int STEPS, int ACROSS>
 __device__ __forceinline__ Spot spot_of(int item) {
-    const int i = item * THREADS + (int)threadIdx.x;
-    Spot spot;
-    if (TIME_INNER) {
-        spot.t = i % (STEPS / VECTOR) * VECTOR;
-        spot.c = i / (STEPS / VECTOR);
-        spot.mine = spot.c < ACROSS;
+    // The packs of a row of the tile lie side by side: packs of one step, or of one channel where time is the inner axis.
+    constexpr int PACKS = TIME_INNER ? STEPS / VECTOR : (ACROSS + VECTOR - 1) / VECTOR;
+    int inner, outer;
+    if (THREADS % PACKS == 0) {                             // then all accesses of a thread differ by constants
+        inner = (int)threadIdx.x % PACKS;
+        outer = item * (THREADS / PACKS) + (int)threadIdx.x / PACKS;
     } else {
-        constexpr int PACKS = (ACROSS + VECTOR - 1) / VECTOR;
-        spot.c = i % PACKS * VECTOR;
-        spot.t = i / PACKS;
-        spot.mine = spot.t < STEPS;
+        inner = (item * THREADS + (int)threadIdx.x) % PACKS;
+        outer = (item * THREADS + (int)threadIdx.x) / PACKS;
     }
+    Spot spot;
+    spot.t = TIME_INNER ? inner * VECTOR : outer;
+    spot.c = TIME_INNER ? outer : inner * VECTOR;
+    spot.mine = STEPS * ACROSS % (VECTOR * THREADS) == 0 || outer < (TIME_INNER ? ACROSS : STEPS);
     return spot;
 }
 
@@ -179,22 +204,53 @@ __device__ __forceinline__ int channel_of(Spot spot, int v) { return TIME_INNER 
 
 // VECTOR neighbours as raw bytes: they are converted where they are used, not where the load would still be waited for.
 // Whole accesses lie inside or outside: where VECTOR > 1 the launcher has made sure that it divides counts and strides.
-__device__ __forceinline__ Pack<VECTOR> load_pack(const element* from, Strides at, Spot spot, int steps, int count) {
-    Pack<VECTOR> pack;
-    if (spot.mine && spot.t < steps && spot.c < count) {
-        pack = *reinterpret_cast<const Pack<VECTOR>*>(from + spot.t * at.time + spot.c * at.channel);
+template <bool WHOLE>
+__device__ __forceinline__ Raw<VECTOR> load_pack(const element* from, Spot spot, int steps, int count) {
+    Raw<VECTOR> raw;
+    if (spot.mine && (WHOLE || (spot.t < steps && spot.c < count))) {
+        raw = *reinterpret_cast<const Raw<VECTOR>*>(from);
     } else {
-#pragma unroll
-        for (int v = 0; v < VECTOR; ++v) {
-            pack.at[v] = to_element(real(0));
-        }
+        raw.clear();
     }
-    return pack;
+    return raw;
 }
 
-__device__ __forceinline__ void store_pack(element* to, Strides at, Spot spot, int steps, int count, Pack<VECTOR> pack) {
-    if (spot.mine && spot.t < steps && spot.c < count) {
-        *reinterpret_cast<Pack<VECTOR>*>(to + spot.t * at.time + spot.c * at.channel) = pack;
+template <bool WHOLE>
+__device__ __forceinline__ void store_pack(element* to, Spot spot, int steps, int count, Pack<VECTOR> pack) {
+    if (spot.mine && (WHOLE || (spot.t < steps && spot.c < count))) {
+        *reinterpret_cast<Pack<VECTOR>*>(to) = pack;
+    }
+}
+
+// VECTOR values of an access in shared memory, one row of `pitch` a step.
+template <typename VALUE>
+struct alignas(TIME_INNER ? alignof(VALUE) : sizeof(VALUE) * VECTOR < 16 ? sizeof(VALUE) * VECTOR : 16) Values {
+    VALUE at[VECTOR];
+};
+
+template <typename VALUE>
+__device__ __forceinline__ Values<VALUE> values_at(const VALUE* tile, int pitch, Spot spot) {
+    Values<VALUE> values;
+    if (TIME_INNER) {
+#pragma unroll
+        for (int v = 0; v < VECTOR; ++v) {
+            values.at[v] = tile[(spot.t + v) * pitch + spot.c];
+        }
+    } else {
+        values = *reinterpret_cast<const Values<VALUE>*>(tile + spot.t * pitch + spot.c);
+    }
+    return values;
+}
+
+template <typename VALUE>
+__device__ __forceinline__ void put_values(VALUE* tile, int pitch, Spot spot, Values<VALUE> values) {
+    if (TIME_INNER) {
+#pragma unroll
+        for (int v = 0; v < VECTOR; ++v) {
+            tile[(spot.t + v) * pitch + spot.c] = values.at[v];
+        }
+    } else {
+        *reinterpret_cast<Values<VALUE>*>(tile + spot.t * pitch + spot.c) = values;
     }
 }
 
@@ -229,34 +285,103 @@ __device__ __forceinline__ Cell cell_of(Table b, Table c, int item, int states) 
     cell.t = along_time ? i % STEPS : i / (WIDTH / TABLE);
     const int n = along_time ? i / STEPS : i % (WIDTH / TABLE) * TABLE;
     cell.place = (second ? STEPS * WIDTH : 0) + cell.t * WIDTH + n;
-    cell.mine = i < CELLS && at.first != nullptr;
+    cell.mine = (2 * CELLS % THREADS == 0 || i < CELLS) && at.first != nullptr;
     cell.from = n < states ? at.first + cell.t * at.time + n * at.state : nullptr;
     return cell;
 }
 
-__device__ __forceinline__ Pack<TABLE> load_cell(Cell cell, long long offset, int steps) {
-    Pack<TABLE> pack;
-    if (cell.mine && cell.from && cell.t < steps) {
-        pack = *reinterpret_cast<const Pack<TABLE>*>(cell.from + offset);
+template <bool WHOLE>
+__device__ __forceinline__ Raw<TABLE> load_cell(Cell cell, long long offset, int steps) {
+    Raw<TABLE> raw;
+    if (cell.mine && cell.from && (WHOLE || cell.t < steps)) {
+        raw = *reinterpret_cast<const Raw<TABLE>*>(cell.from + offset);
     } else {
-#pragma unroll
-        for (int i = 0; i < TABLE; ++i) {
-            pack.at[i] = to_element(real(0));
-        }
+        raw.clear();
     }
-    return pack;
+    return raw;
 }
 
-__device__ __forceinline__ void stage_cell(real* tables, Cell cell, Pack<TABLE> pack, bool counts) {
+struct alignas(TABLE * sizeof(real) < 16 ? TABLE * sizeof(real) : 16) TableReals {
+    real at[TABLE];
+};
+
+__device__ __forceinline__ void stage_cell(real* tables, Cell cell, Raw<TABLE> raw, bool counts) {
     if (cell.mine) {
+        TableReals values;
 #pragma unroll
         for (int i = 0; i < TABLE; ++i) {
-            tables[cell.place + i] = counts ? to_real(pack.at[i]) : real(0);
+            values.at[i] = counts ? raw.of(i) : real(0);
         }
+        *reinterpret_cast<TableReals*>(tables + cell.place) = values;
     }
 }
+
+// What one thread reads of its MANY neighbouring channels at once.
+struct alignas(sizeof(real) * MANY < 16 ? sizeof(real) * MANY : 16) Many {
+    real at[MANY];
+};
+struct alignas(2 * sizeof(real) * MANY < 16 ? 2 * sizeof(real) * MANY : 16) ManyTwo {
+    Two at[MANY];
+};
 
 // A vector of the states that one thread owns, in an array of WIDTH places a row.
 struct alignas(sizeof(real) * (OWN % 4 == 0 ? 4 : OWN % 2 == 0 ? 2 : 1)) Owned {
     real at[OWN];
 };
+
+// The thread's states of one channel in a dense array (channels, states): `at` is the place of the first. Where every place
+// for a state is one (states == WIDTH), they are read and written as a vector.
+__device__ __forceinline__ Owned read_states(const real* from, long long at, int lane, int states, bool present) {
+    Owned value;
+    if (states == WIDTH && present) {
+        value = *reinterpret_cast<const Owned*>(from + at);
+    } else {
+#pragma unroll
+        for (int s = 0; s < OWN; ++s) {
+            value.at[s] = present && lane * OWN + s < states ? from[at + s] : real(0);
+        }
+    }
+    return value;
+}
+
+__device__ __forceinline__ void write_states(real* to, long long at, int lane, int states, bool present, Owned value) {
+    if (states == WIDTH && present) {
+        *reinterpret_cast<Owned*>(to + at) = value;
+    } else {
+#pragma unroll
+        for (int s = 0; s < OWN; ++s) {
+            if (present && lane * OWN + s < states) {
+                to[at + s] = value.at[s];
+            }
+        }
+    }
+}
+
+// The same for saved states, which may be stored in fewer bits.
+#if defined(BORDER_BFLOAT16)
+__device__ __forceinline__ Owned read_borders(const void* from, long long at, int lane, int states, bool present) {
+    Owned value;
+#pragma unroll
+    for (int s = 0; s < OWN; ++s) {
+        value.at[s] = present && lane * OWN + s < states ? from_border(reinterpret_cast<const border*>(from)[at + s]) : real(0);
+    }
+    return value;
+}
+
+__device__ __forceinline__ void write_borders(void* to, long long at, int lane, int states, bool present, Owned value) {
+#pragma unroll
+    for (int s = 0; s < OWN; ++s) {
+        if (present && lane * OWN + s < states) {
+            reinterpret_cast<border*>(to)[at + s] = to_border(value.at[s]);
+        }
+    }
+}
+#else
+__device__ __forceinline__ Owned read_borders(const void* from, long long at, int lane, int states, bool present) {
+    return read_states(reinterpret_cast<const real*>(from), at, lane, states, present);
+}
+
+__device__ __forceinline__ void write_borders(void* to, long long at, int lane, int states, bool present, Owned value) {
+    write_states(reinterpret_cast<real*>(to), at, lane, states, present, value);
+}
+#endif

@@ -12,9 +12,11 @@
 //            selective_sum. No atomics: every sum has one order, so the gradients are the same bits in every run.
 // Used in    ssmlab.selective_scan; notebook 07.   Oracle: autograd of the loop in float64.   Mapping: selective.cuh.
 //
-// Shared     dynamic, SHARED_BYTES below.
+// Shared     dynamic, SHARED bytes: struct Layout.
 // Work       a state and step: 3 exponentials (2 if every state was saved), about 24 other instructions.
-// Barriers   1 a tile of steps, 6 a chunk and round.
+// Barriers   1 a tile of steps (2 with one exchange buffer), 6 a chunk and round.
+// compile: -default-device -DELEMENT_BFLOAT16 -DVECTOR=4 -DTABLE=4 -DTIME_INNER=0 -DPACKED=0 -DGATED=1 -DFIXED_B=0 -DFIXED_C=0 -DLANES=4 -DOWN=4 -DMANY=2 -DTHREADS=128 -DTILE=4 -DRESIDENT=3 -DROUNDS=1 -DBUFFERS=1 -DCHUNK=32 -DEVERY=0 -DSHARED=75552
+// compile: -default-device -DELEMENT_DOUBLE -DVECTOR=1 -DTABLE=1 -DTIME_INNER=1 -DPACKED=1 -DGATED=0 -DFIXED_B=1 -DFIXED_C=0 -DLANES=2 -DOWN=4 -DMANY=1 -DTHREADS=32 -DTILE=4 -DRESIDENT=1 -DROUNDS=4 -DBUFFERS=1 -DCHUNK=32 -DEVERY=1 -DBORDER_BFLOAT16 -DSHARED=30992
 #include "selective.cuh"
 
 constexpr int GROUPS = THREADS / LANES;                     // channels that are worked on side by side
@@ -33,19 +35,13 @@ struct Layout {                                             // places in the dyn
     static constexpr int tables = (slope + CHUNK * PITCH + 3) / 4 * 4;      // B, C
     static constexpr int inner = tables + 2 * CHUNK * WIDTH;                // states before tiles 1, 2 ...
     static constexpr int exchange = inner + (EVERY ? 0 : (TILES - 1) * MANY * THREADS * OWN);
-    static constexpr int gathered = exchange + 2 * TILE * 2 * HALF;         // dB, dC of the chunk
-    static constexpr int sums = gathered + 2 * CHUNK * WIDTH;               // dD, d delta_bias of each round
+    static constexpr int gathered = exchange + BUFFERS * TILE * 2 * HALF;   // dB, dC of the chunk, summed over rounds
+    static constexpr int sums = gathered + (ROUNDS > 1 ? 2 * CHUNK * WIDTH : 0);    // dD, d delta_bias of each round
     static constexpr int weights = sums + 2 * ROUNDS * CHANNELS;            // delta_bias, D of this round
     static constexpr int end = weights + 2 * (CHANNELS + ABREAST);
 };
 constexpr int SHARED_BYTES = Layout::end * (int)sizeof(real) + 2 * CHUNK * (int)sizeof(int);
-
-struct alignas(sizeof(real) * MANY) Many {
-    real at[MANY];
-};
-struct alignas(sizeof(real) * 2 * MANY < 16 ? sizeof(real) * 2 * MANY : 16) ManyTwo {
-    Two at[MANY];
-};
+static_assert(SHARED_BYTES == SHARED, "SHARED: the launcher counts the same shared memory");
 
 extern "C" __global__ __launch_bounds__(THREADS, RESIDENT)
 void selective_backward(const element* __restrict__ u, const element* __restrict__ delta, const real* __restrict__ A,
@@ -66,7 +62,7 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
                         long long dz_channel, long long B_batch, long long B_time, long long B_group, long long B_state,
                         long long C_batch, long long C_time, long long C_group, long long C_state) {
     extern __shared__ __align__(16) real shared[];
-    real* const drive = shared + Layout::drive;
+    Two* const drive = reinterpret_cast<Two*>(shared + Layout::drive);
     real* const slope = shared + Layout::slope;
     real* const tables = shared + Layout::tables;
     real* const inner = shared + Layout::inner;
@@ -102,11 +98,68 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
     for (int i = threadIdx.x; i < 2 * ROUNDS * CHANNELS; i += THREADS) {
         sums[i] = 0;
     }
-    for (int i = threadIdx.x; i < 2 * CHUNK * WIDTH; i += THREADS) {
+    for (int i = threadIdx.x; ROUNDS > 1 && i < 2 * CHUNK * WIDTH; i += THREADS) {
         gathered[i] = 0;
     }
+    auto keep_table = [&](int half, int t, int n, int steps, int first, real value) {       // dB (half 0) or dC of a step
+        real* const part = half ? dC_part : dB_part;
+        if ((half ? C_MOVES : B_MOVES) && t < steps && n < states) {
+            part[(((column * batches + place.batch) * length + first + t) * groups + place.group) * states + n] = value;
+        }
+    };
 
-    for (int first = from + (to - from - 1) / CHUNK * CHUNK; first >= from && from < to; first -= CHUNK) {
+    // What a thread carries from chunk to chunk. With one round it stays in registers; with more it waits in memory.
+    real rate[MANY][OWN], g[MANY][OWN], dA[MANY][OWN];
+    real b_own[MANY][OWN], c_own[MANY][OWN], dB_own[MANY][OWN], dC_own[MANY][OWN];
+    bool present[MANY];
+    auto fetch = [&](int base, int count) {
+#pragma unroll
+        for (int j = 0; j < MANY; ++j) {
+            const long long channel = base + mine * MANY + j;
+            present[j] = mine * MANY + j < count;
+            const Owned a_row = read_states(A, channel * states + lane * OWN, lane, states, present[j]);
+            const Owned g_row = read_states(adjoint, (state_row + channel) * states + lane * OWN, lane, states, present[j]);
+#pragma unroll
+            for (int s = 0; s < OWN; ++s) {
+                const int n = lane * OWN + s;
+                rate[j][s] = a_row.at[s] * LOG2E;
+                g[j][s] = g_row.at[s];
+                dA[j][s] = dB_own[j][s] = dC_own[j][s] = 0;
+                b_own[j][s] = FIXED_B && present[j] && n < states ? (real)B[channel * B_group + n * B_state] : real(0);
+                c_own[j][s] = FIXED_C && present[j] && n < states ? (real)C[channel * C_group + n * C_state] : real(0);
+            }
+        }
+    };
+    auto deposit = [&](int base) {
+#pragma unroll
+        for (int j = 0; j < MANY; ++j) {
+            const long long at = (state_row + base + mine * MANY + j) * states + lane * OWN;
+            auto add = [&](real* part, const real* more) {
+                Owned value = read_states(part, at, lane, states, present[j]);
+#pragma unroll
+                for (int s = 0; s < OWN; ++s) {
+                    value.at[s] += more[s];
+                }
+                write_states(part, at, lane, states, present[j], value);
+            };
+            Owned arrived;
+#pragma unroll
+            for (int s = 0; s < OWN; ++s) {
+                arrived.at[s] = g[j][s];
+            }
+            write_states(adjoint, at, lane, states, present[j], arrived);
+            add(dA_part, dA[j]);
+            if (FIXED_B) {
+                add(dB_part, dB_own[j]);
+            }
+            if (FIXED_C) {
+                add(dC_part, dC_own[j]);
+            }
+        }
+    };
+
+    const int last = from + (to - from - 1) / CHUNK * CHUNK;    // the last chunk, which is the first to be worked on
+    for (int first = last; first >= from && from < to; first -= CHUNK) {
         const int steps = to - first;                       // that exist
         __syncthreads();                                    // B0: the last chunk is done with marks and tables
         for (int t = threadIdx.x; PACKED && t < CHUNK; t += THREADS) {
@@ -120,7 +173,7 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
         for (int i = 0; i < CELLS; ++i) {
             const Cell cell = cell_of<CHUNK>(b_at, c_at, i, states);
             const long long ahead = first * (cell.place < CHUNK * WIDTH ? B_time : C_time);
-            stage_cell(tables, cell, load_cell(cell, ahead, steps), !(PACKED && starts[cell.t] == PADDING));
+            stage_cell(tables, cell, load_cell<false>(cell, ahead, steps), !(PACKED && starts[cell.t] == PADDING));
         }
 #pragma unroll 1
         for (int round = 0; round < ROUNDS; ++round) {
@@ -136,61 +189,82 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
             }
             __syncthreads();                                // B1: weights are there; the last round is over
 
+            Place here = place;                             // this round's channels
+            here.first = base;
+            here.count = count < CHANNELS ? count : CHANNELS;
+            const bool all_here = steps >= CHUNK && here.count == CHANNELS;
+            const Spot corner = {0, 0, true};               // where the chunk's first step and channel lie in each tensor
+            const long long u_first = u_at.of(here, first, corner), delta_first = delta_at.of(here, first, corner);
+            const long long z_first = z_at.of(here, first, corner), dout_first = dout_at.of(here, first, corner);
+            const long long du_first = du_at.of(here, first, corner), ddelta_first = ddelta_at.of(here, first, corner);
+            const long long dz_first = dz_at.of(here, first, corner);
+
             // 1  stage
+            auto stage = [&](auto whole) {
+                constexpr bool WHOLE = decltype(whole)::value && !PACKED;
+                Raw<VECTOR> u_raw[ITEMS], delta_raw[ITEMS], dout_raw[ITEMS], z_raw[ITEMS];
 #pragma unroll
-            for (int i = 0; i < ITEMS; ++i) {
-                const Spot spot = spot_of<CHUNK, CHANNELS>(i);
-                const Pack<VECTOR> u_raw = load_pack(u + b * u_batch + first * u_time + base * u_channel, u_at, spot, steps, count);
-                const Pack<VECTOR> delta_raw =
-                    load_pack(delta + b * delta_batch + first * delta_time + base * delta_channel, delta_at, spot, steps, count);
-                const Pack<VECTOR> dout_raw =
-                    load_pack(dout + b * dout_batch + first * dout_time + base * dout_channel, dout_at, spot, steps, count);
-                Pack<VECTOR> z_raw = u_raw;
-                if (z) {
-                    z_raw = load_pack(z + b * z_batch + first * z_time + base * z_channel, z_at, spot, steps, count);
-                }
-                if (spot.mine) {
-                    const Abreast offset = *reinterpret_cast<const Abreast*>(bias + spot.c);
-#pragma unroll
-                    for (int v = 0; v < VECTOR; ++v) {
-                        const int t = step_of(spot, v), c = channel_of(spot, v);
-                        const bool counts = t < steps && !(PACKED && starts[t] == PADDING);
-                        const real raw = to_real(delta_raw.at[v]) + offset.of(v);
-                        const real step = softplus_on ? softplus(raw) : raw;
-                        const real w = to_real(z_raw.at[v]);
-                        const real dy = to_real(dout_raw.at[v]) * (z ? w * sigmoid(w) : real(1));
-                        const Two pair = {counts ? step : real(0), counts ? step * to_real(u_raw.at[v]) : real(0)};
-                        if (c < CHANNELS) {
-                            *reinterpret_cast<Two*>(drive + 2 * (t * PITCH + c)) = pair;
-                            slope[t * PITCH + c] = counts ? dy : real(0);
-                        }
+                for (int i = 0; i < ITEMS; ++i) {
+                    const Spot spot = spot_of<CHUNK, CHANNELS>(i);
+                    u_raw[i] = load_pack<WHOLE>(u + (u_first + u_at.inside(spot)), spot, steps, here.count);
+                    delta_raw[i] = load_pack<WHOLE>(delta + (delta_first + delta_at.inside(spot)), spot, steps, here.count);
+                    dout_raw[i] = load_pack<WHOLE>(dout + (dout_first + dout_at.inside(spot)), spot, steps, here.count);
+                    if (GATED) {
+                        z_raw[i] = load_pack<WHOLE>(z + (z_first + z_at.inside(spot)), spot, steps, here.count);
                     }
                 }
+#pragma unroll
+                for (int i = 0; i < ITEMS; ++i) {
+                    const Spot spot = spot_of<CHUNK, CHANNELS>(i);
+                    if (spot.mine) {
+                        const Abreast offset = *reinterpret_cast<const Abreast*>(bias + spot.c);
+                        Values<Two> pairs;
+                        Values<real> slopes;
+                        bool counts[VECTOR];
+#pragma unroll
+                        for (int v = 0; v < VECTOR; ++v) {
+                            const int t = step_of(spot, v);
+                            counts[v] = WHOLE || (t < steps && !(PACKED && starts[t] == PADDING));
+                            const real raw = delta_raw[i].of(v) + offset.of(v);
+                            const real step = softplus_on ? softplus(raw) : raw;
+                            pairs.at[v].x = counts[v] ? step : real(0);
+                            pairs.at[v].y = counts[v] ? step * u_raw[i].of(v) : real(0);
+                            slopes.at[v] = counts[v] ? dout_raw[i].of(v) : real(0);
+                        }
+                        if (GATED) {
+#pragma unroll
+                            for (int v = 0; v < VECTOR; ++v) {
+                                const real w = z_raw[i].of(v);
+                                slopes.at[v] *= counts[v] ? w * sigmoid(w) : real(0);
+                            }
+                        }
+                        put_values(drive, PITCH, spot, pairs);
+                        put_values(slope, PITCH, spot, slopes);
+                    }
+                }
+            };
+            if (all_here) {
+                stage(Whole());
+            } else {
+                stage(Ragged());
             }
             __syncthreads();                                // B2: the chunk is staged
 
-            // 2  forward from the saved state, and the g that arrives from the right
-            real rate[MANY][OWN], g[MANY][OWN], dA[MANY][OWN], h[MANY][OWN];
-            real b_own[MANY][OWN], c_own[MANY][OWN], dB_own[MANY][OWN], dC_own[MANY][OWN];
-            bool present[MANY];
+            // 2  forward from the saved state
+            if (ROUNDS > 1 || first == last) {
+                fetch(base, count);
+            }
+            real h[MANY][OWN];
+            auto channel_of_mine = [&](int j) { return base + mine * MANY + j; };
+            auto saved = [&](long long row, int j) {        // states before or behind a step, as the forward kept them
+                return read_borders(borders, (row * channels + channel_of_mine(j)) * states + lane * OWN, lane, states, present[j]);
+            };
 #pragma unroll
-            for (int j = 0; j < MANY; ++j) {
-                present[j] = mine * MANY + j < count;
-                const long long channel = base + mine * MANY + j;
+            for (int j = 0; j < MANY && !EVERY; ++j) {
+                const Owned value = saved(b * chunks + first / CHUNK, j);
 #pragma unroll
                 for (int s = 0; s < OWN; ++s) {
-                    const int n = lane * OWN + s;
-                    const bool mine_too = present[j] && n < states;
-                    rate[j][s] = mine_too ? A[channel * states + n] * LOG2E : real(0);
-                    g[j][s] = mine_too ? adjoint[(state_row + channel) * states + n] : real(0);
-                    h[j][s] = 0;
-                    if (mine_too && !EVERY) {
-                        h[j][s] = from_border(reinterpret_cast<const border*>(borders)
-                                                  [((b * chunks + first / CHUNK) * channels + channel) * states + n]);
-                    }
-                    dA[j][s] = dB_own[j][s] = dC_own[j][s] = 0;
-                    b_own[j][s] = FIXED_B && mine_too ? (real)B[channel * B_group + n * B_state] : real(0);
-                    c_own[j][s] = FIXED_C && mine_too ? (real)C[channel * C_group + n * C_state] : real(0);
+                    h[j][s] = value.at[s];
                 }
             }
             auto initial_of = [&](int mark, int j, int s) {
@@ -203,7 +277,7 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
 #pragma unroll
                 for (int k = 0; k < TILE; ++k) {
                     const int t = tile * TILE + k;
-                    const ManyTwo pair = *reinterpret_cast<const ManyTwo*>(drive + 2 * (t * PITCH + mine * MANY));
+                    const ManyTwo pair = *reinterpret_cast<const ManyTwo*>(drive + t * PITCH + mine * MANY);
                     const Owned b_now = *reinterpret_cast<const Owned*>(tables + t * WIDTH + lane * OWN);
 #pragma unroll
                     for (int j = 0; j < MANY; ++j) {
@@ -235,27 +309,26 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
                 real a[TILE][MANY][OWN], now[TILE][MANY][OWN];
 #pragma unroll
                 for (int j = 0; j < MANY; ++j) {
-                    const long long channel = base + mine * MANY + j;
+                    const int t = first + tile * TILE - 1;
+                    Owned value;
 #pragma unroll
                     for (int s = 0; s < OWN; ++s) {
-                        const int n = lane * OWN + s;
-                        const bool mine_too = present[j] && n < states;
-                        real value = 0;
-                        if (EVERY) {
-                            const int t = first + tile * TILE - 1;
-                            if (mine_too && t >= 0 && t < length) {
-                                value = from_border(reinterpret_cast<const border*>(borders)
-                                                        [((b * length + t) * channels + channel) * states + n]);
-                            } else if (mine_too && t < 0 && initial && !PACKED) {
-                                value = initial[(b * channels + channel) * states + n];
-                            }
-                        } else if (tile > 0) {
-                            value = reinterpret_cast<const Owned*>(inner + (((tile - 1) * MANY + j) * THREADS + threadIdx.x) * OWN)->at[s];
-                        } else if (mine_too) {
-                            value = from_border(reinterpret_cast<const border*>(borders)
-                                                    [((b * chunks + first / CHUNK) * channels + channel) * states + n]);
+                        value.at[s] = 0;
+                    }
+                    if (EVERY) {
+                        if (t >= 0 && t < length) {
+                            value = saved(b * (long long)length + t, j);
+                        } else if (t < 0 && initial && !PACKED) {
+                            value = read_states(initial, (b * channels + channel_of_mine(j)) * states + lane * OWN, lane, states, present[j]);
                         }
-                        before[j][s] = value;
+                    } else if (tile > 0) {
+                        value = *reinterpret_cast<const Owned*>(inner + (((tile - 1) * MANY + j) * THREADS + threadIdx.x) * OWN);
+                    } else {
+                        value = saved(b * chunks + first / CHUNK, j);
+                    }
+#pragma unroll
+                    for (int s = 0; s < OWN; ++s) {
+                        before[j][s] = value.at[s];
                     }
                 }
                 real y_left[TILE / FOUR][MANY][SUMS_LEFT];
@@ -265,7 +338,7 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
 #pragma unroll
                     for (int k = quad * FOUR; k < quad * FOUR + FOUR; ++k) {
                         const int t = tile * TILE + k;
-                        const ManyTwo pair = *reinterpret_cast<const ManyTwo*>(drive + 2 * (t * PITCH + mine * MANY));
+                        const ManyTwo pair = *reinterpret_cast<const ManyTwo*>(drive + t * PITCH + mine * MANY);
                         const Owned b_now = *reinterpret_cast<const Owned*>(tables + t * WIDTH + lane * OWN);
                         const Owned c_now = *reinterpret_cast<const Owned*>(tables + (CHUNK + t) * WIDTH + lane * OWN);
 #pragma unroll
@@ -293,14 +366,14 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
                         }
                     }
                 }
-                real* const buffer = exchange + (tile & 1) * TILE * 2 * HALF;   // two take turns: one barrier a tile is enough
+                real* const buffer = exchange + (tile % BUFFERS) * TILE * 2 * HALF;     // two that take turns save a barrier
 #pragma unroll
                 for (int quad = TILE / FOUR - 1; quad >= 0; --quad) {
                     real w_sums[MANY][FOUR], q_sums[MANY][FOUR];
 #pragma unroll
                     for (int k = quad * FOUR + FOUR - 1; k >= quad * FOUR; --k) {
                         const int t = tile * TILE + k;
-                        const ManyTwo pair = *reinterpret_cast<const ManyTwo*>(drive + 2 * (t * PITCH + mine * MANY));
+                        const ManyTwo pair = *reinterpret_cast<const ManyTwo*>(drive + t * PITCH + mine * MANY);
                         const Many dy = *reinterpret_cast<const Many*>(slope + t * PITCH + mine * MANY);
                         const Owned b_now = *reinterpret_cast<const Owned*>(tables + t * WIDTH + lane * OWN);
                         const Owned c_now = *reinterpret_cast<const Owned*>(tables + (CHUNK + t) * WIDTH + lane * OWN);
@@ -360,8 +433,7 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
                         for (int i = 0; i < SUMS_LEFT; ++i) {
                             const int t = tile * TILE + quad * FOUR + summed_step(lane, i);
                             if (lane < FOUR) {
-                                const Two both = {w_sums[j][i], q_sums[j][i]};
-                                *reinterpret_cast<Two*>(drive + 2 * (t * PITCH + mine * MANY + j)) = both;
+                                drive[t * PITCH + mine * MANY + j] = Two{w_sums[j][i], q_sums[j][i]};
                                 slope[t * PITCH + mine * MANY + j] = y_left[quad][j][i];
                             }
                         }
@@ -373,91 +445,95 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
                     for (int i = threadIdx.x; i < TILE * 2 * WIDTH; i += THREADS) {
                         const int k = i / (2 * WIDTH), half = i / WIDTH % 2, n = i % WIDTH;
                         const real* const column_of = buffer + (2 * k + half) * HALF + n;
-                        real sum = 0;
+                        real some[FOUR] = {0, 0, 0, 0};     // four sums side by side: additions need not wait for each other
 #pragma unroll
                         for (int other = 0; other < GROUPS; ++other) {
-                            sum += column_of[other * WIDTH];
+                            some[other % FOUR] += column_of[other * WIDTH];
                         }
-                        gathered[(half * CHUNK + tile * TILE + k) * WIDTH + n] += sum;
+                        const real sum = (some[0] + some[1]) + (some[2] + some[3]);
+                        if (ROUNDS > 1) {
+                            gathered[(half * CHUNK + tile * TILE + k) * WIDTH + n] += sum;
+                        } else {
+                            keep_table(half, tile * TILE + k, n, steps, first, sum);
+                        }
+                    }
+                    if (BUFFERS == 1) {
+                        __syncthreads();                    // B3b: the tile's dB and dC have been read
                     }
                 }
             }
             __syncthreads();                                // B4: w, q and y of the whole chunk are there
-#pragma unroll
-            for (int j = 0; j < MANY; ++j) {
-                const long long channel = base + mine * MANY + j;
-#pragma unroll
-                for (int s = 0; s < OWN; ++s) {
-                    const int n = lane * OWN + s;
-                    if (present[j] && n < states) {
-                        const long long at = (state_row + channel) * states + n;
-                        adjoint[at] = g[j][s];
-                        dA_part[at] += dA[j][s];
-                        if (FIXED_B) {
-                            dB_part[at] += dB_own[j][s];
-                        }
-                        if (FIXED_C) {
-                            dC_part[at] += dC_own[j][s];
-                        }
-                    }
-                }
+            if (ROUNDS > 1 || first == from) {
+                deposit(base);
             }
 
             // 4  gradients of u, delta and z
+            auto write = [&](auto whole) {
+                constexpr bool WHOLE = decltype(whole)::value && !PACKED;
+                Raw<VECTOR> u_all[ITEMS], delta_all[ITEMS], dout_all[ITEMS], z_all[ITEMS];
 #pragma unroll
-            for (int i = 0; i < ITEMS; ++i) {
-                const Spot spot = spot_of<CHUNK, CHANNELS>(i);
-                const Pack<VECTOR> u_raw = load_pack(u + b * u_batch + first * u_time + base * u_channel, u_at, spot, steps, count);
-                const Pack<VECTOR> delta_raw =
-                    load_pack(delta + b * delta_batch + first * delta_time + base * delta_channel, delta_at, spot, steps, count);
-                const Pack<VECTOR> dout_raw =
-                    load_pack(dout + b * dout_batch + first * dout_time + base * dout_channel, dout_at, spot, steps, count);
-                Pack<VECTOR> z_raw = u_raw;
-                if (z) {
-                    z_raw = load_pack(z + b * z_batch + first * z_time + base * z_channel, z_at, spot, steps, count);
-                }
-                Pack<VECTOR> du_out, ddelta_out, dz_out;
-                const Abreast offset = *reinterpret_cast<const Abreast*>(bias + (spot.mine ? spot.c : 0));
-                const Abreast weight = *reinterpret_cast<const Abreast*>(skip + (spot.mine ? spot.c : 0));
-#pragma unroll
-                for (int v = 0; v < VECTOR; ++v) {
-                    const int t = step_of(spot, v), c = channel_of(spot, v);
-                    real du_value = 0, ddelta_value = 0, dz_value = 0;
-                    if (spot.mine && c < CHANNELS) {
-                        const bool counts = t < steps && !(PACKED && starts[t] == PADDING);
-                        real skipped = 0;
-                        if (counts) {
-                            const Two both = *reinterpret_cast<const Two*>(drive + 2 * (t * PITCH + c));
-                            const real value = to_real(u_raw.at[v]);
-                            const real raw = to_real(delta_raw.at[v]) + offset.of(v);
-                            const real step = softplus_on ? softplus(raw) : raw;
-                            real dy = to_real(dout_raw.at[v]);
-                            if (z) {
-                                const real w = to_real(z_raw.at[v]);
-                                const real s = sigmoid(w);
-                                const real y = slope[t * PITCH + c] + (D ? weight.of(v) * value : real(0));
-                                dz_value = dy * y * s * (real(1) + w * (real(1) - s));
-                                dy *= w * s;
-                            }
-                            du_value = both.x * step + (D ? weight.of(v) * dy : real(0));
-                            ddelta_value = both.x * value + both.y * LN2;
-                            if (softplus_on) {
-                                ddelta_value *= softplus_slope(raw);
-                            }
-                            skipped = dy * value;
-                        }
-                        const Two weights = {skipped, ddelta_value};
-                        *reinterpret_cast<Two*>(drive + 2 * (t * PITCH + c)) = weights;
+                for (int i = 0; i < ITEMS; ++i) {
+                    const Spot spot = spot_of<CHUNK, CHANNELS>(i);
+                    u_all[i] = load_pack<WHOLE>(u + (u_first + u_at.inside(spot)), spot, steps, here.count);
+                    delta_all[i] = load_pack<WHOLE>(delta + (delta_first + delta_at.inside(spot)), spot, steps, here.count);
+                    dout_all[i] = load_pack<WHOLE>(dout + (dout_first + dout_at.inside(spot)), spot, steps, here.count);
+                    if (GATED) {
+                        z_all[i] = load_pack<WHOLE>(z + (z_first + z_at.inside(spot)), spot, steps, here.count);
                     }
-                    du_out.at[v] = to_element(du_value);
-                    ddelta_out.at[v] = to_element(ddelta_value);
-                    dz_out.at[v] = to_element(dz_value);
                 }
-                store_pack(du + b * du_batch + first * du_time + base * du_channel, du_at, spot, steps, count, du_out);
-                store_pack(ddelta + b * ddelta_batch + first * ddelta_time + base * ddelta_channel, ddelta_at, spot, steps, count, ddelta_out);
-                if (z) {
-                    store_pack(dz + b * dz_batch + first * dz_time + base * dz_channel, dz_at, spot, steps, count, dz_out);
+#pragma unroll
+                for (int i = 0; i < ITEMS; ++i) {
+                    const Spot spot = spot_of<CHUNK, CHANNELS>(i);
+                    if (!spot.mine) {
+                        continue;
+                    }
+                    const Raw<VECTOR> u_raw = u_all[i], delta_raw = delta_all[i], dout_raw = dout_all[i], z_raw = z_all[i];
+                    const Abreast offset = *reinterpret_cast<const Abreast*>(bias + spot.c);
+                    const Abreast weight = *reinterpret_cast<const Abreast*>(skip + spot.c);
+                    const Values<Two> both = values_at(drive, PITCH, spot);        // w, q
+                    Values<Two> sums_of;                                            // what D and delta_bias get
+                    bool counts[VECTOR];
+                    real dy[VECTOR];
+#pragma unroll
+                    for (int v = 0; v < VECTOR; ++v) {
+                        counts[v] = WHOLE || (step_of(spot, v) < steps && !(PACKED && starts[step_of(spot, v)] == PADDING));
+                        dy[v] = counts[v] ? dout_raw.of(v) : real(0);
+                    }
+                    if (GATED) {
+                        const Values<real> summed = values_at(slope, PITCH, spot);  // y before skip and gate
+                        Pack<VECTOR> dz_out;
+#pragma unroll
+                        for (int v = 0; v < VECTOR; ++v) {
+                            const real w = z_raw.of(v);
+                            const real s = sigmoid(w);
+                            const real y = summed.at[v] + (D ? weight.of(v) * u_raw.of(v) : real(0));
+                            dz_out.at[v] = to_element(counts[v] ? dy[v] * y * s * (real(1) + w * (real(1) - s)) : real(0));
+                            dy[v] = counts[v] ? dy[v] * (w * s) : real(0);
+                        }
+                        store_pack<WHOLE>(dz + (dz_first + dz_at.inside(spot)), spot, steps, here.count, dz_out);
+                    }
+                    Pack<VECTOR> du_out, ddelta_out;
+#pragma unroll
+                    for (int v = 0; v < VECTOR; ++v) {
+                        const real value = u_raw.of(v);
+                        const real raw = delta_raw.of(v) + offset.of(v);
+                        const Two step = softplus_on ? softplus_and_slope(raw) : Two{raw, real(1)};
+                        const real du_value = both.at[v].x * step.x + (D ? weight.of(v) * dy[v] : real(0));
+                        const real ddelta_value = (both.at[v].x * value + both.at[v].y * LN2) * step.y;
+                        sums_of.at[v].x = counts[v] ? dy[v] * value : real(0);
+                        sums_of.at[v].y = counts[v] ? ddelta_value : real(0);
+                        du_out.at[v] = to_element(counts[v] ? du_value : real(0));
+                        ddelta_out.at[v] = to_element(sums_of.at[v].y);
+                    }
+                    put_values(drive, PITCH, spot, sums_of);
+                    store_pack<WHOLE>(du + (du_first + du_at.inside(spot)), spot, steps, here.count, du_out);
+                    store_pack<WHOLE>(ddelta + (ddelta_first + ddelta_at.inside(spot)), spot, steps, here.count, ddelta_out);
                 }
+            };
+            if (all_here) {
+                write(Whole());
+            } else {
+                write(Ragged());
             }
             __syncthreads();                                // B5: what D and delta_bias get from each step is there
             for (int i = threadIdx.x; i < 2 * CHANNELS; i += THREADS) {
@@ -465,19 +541,15 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
                 real sum = 0;
 #pragma unroll 8
                 for (int t = 0; t < CHUNK; ++t) {
-                    sum += drive[2 * t * PITCH + i];
+                    sum += i % 2 ? drive[t * PITCH + c].y : drive[t * PITCH + c].x;
                 }
                 sums[2 * round * CHANNELS + 2 * c + i % 2] += sum;
             }
         }
-        __syncthreads();                                    // B6: all rounds have added their dB and dC
-        if (B_MOVES || C_MOVES) {
+        if (ROUNDS > 1 && (B_MOVES || C_MOVES)) {
+            __syncthreads();                                // B6: all rounds have added their dB and dC
             for (int i = threadIdx.x; i < 2 * CHUNK * WIDTH; i += THREADS) {
-                const int half = i / (CHUNK * WIDTH), t = i / WIDTH % CHUNK, n = i % WIDTH;
-                real* const part = half ? dC_part : dB_part;
-                if ((half ? C_MOVES : B_MOVES) && t < steps && n < states) {
-                    part[(((column * batches + place.batch) * length + first + t) * groups + place.group) * states + n] = gathered[i];
-                }
+                keep_table(i / (CHUNK * WIDTH), i / WIDTH % CHUNK, i % WIDTH, steps, first, gathered[i]);
                 gathered[i] = 0;
             }
         }

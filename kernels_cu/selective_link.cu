@@ -6,9 +6,10 @@
 //
 // Mapping    one thread a (batch, channel, state); BATCH loads are on their way before the first is used.
 // Barriers   none.
-#include "scan_element.cuh"
+// compile: -default-device -DELEMENT_FLOAT -DTHREADS=128
+#include "selective_element.cuh"
 
-constexpr int BATCH = 8;
+constexpr int BATCH = 32;
 
 extern "C" __global__ __launch_bounds__(THREADS)
 void selective_link(const real* __restrict__ product, real* __restrict__ total, const real* __restrict__ initial,

@@ -2,21 +2,13 @@
 //
 // Mapping    a block owns 32 neighbours i; 8 rows of threads take every eighth part each, then row 0 adds the 8 sums.
 // Shared     1 KiB for float.   Barriers   B0.
-// TO_REAL    1: out is a real (gradients of weights); 0: an element.
-#include "scan_element.cuh"
-
-#if TO_REAL
-typedef real output;
-__device__ __forceinline__ output to_output(real value) { return value; }
-#else
-typedef element output;
-__device__ __forceinline__ output to_output(real value) { return to_element(value); }
-#endif
+// compile: -default-device -DELEMENT_BFLOAT16
+#include "selective_element.cuh"
 
 constexpr int ROWS = 8;
 
 extern "C" __global__ __launch_bounds__(32 * ROWS)
-void selective_sum(const real* __restrict__ part, output* __restrict__ out, long long parts, long long count) {
+void selective_sum(const real* __restrict__ part, element* __restrict__ out, long long parts, long long count) {
     __shared__ real sums[ROWS][32];
     const int column = threadIdx.x % 32;
     const int row = threadIdx.x / 32;
@@ -36,6 +28,6 @@ void selective_sum(const real* __restrict__ part, output* __restrict__ out, long
         for (int r = 0; r < ROWS; ++r) {
             whole += sums[r][column];
         }
-        out[i] = to_output(whole);
+        out[i] = to_element(whole);
     }
 }

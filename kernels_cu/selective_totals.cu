@@ -9,12 +9,17 @@
 // Shared     TILE * CHANNELS * 2 reals and TILE * WIDTH * 2, static.
 // Work       a state and step: 1 exponential, 2 multiplies, 1 multiply-add. It costs the exponentials a second time.
 // Barriers   B0, B1 a tile.
+// compile: -default-device -DELEMENT_BFLOAT16 -DVECTOR=4 -DTABLE=4 -DTIME_INNER=0 -DPACKED=0 -DGATED=1 -DFIXED_B=0 -DFIXED_C=0 -DLANES=4 -DOWN=4 -DMANY=2 -DTHREADS=128 -DTILE=16 -DRESIDENT=4 -DUNROLL=1 -DADJOINT=0
+// compile: -default-device -DELEMENT_HALF -DVECTOR=1 -DTABLE=1 -DTIME_INNER=1 -DPACKED=1 -DGATED=0 -DFIXED_B=1 -DFIXED_C=0 -DLANES=8 -DOWN=4 -DMANY=1 -DTHREADS=128 -DTILE=16 -DRESIDENT=1 -DUNROLL=2 -DADJOINT=1
 #include "selective.cuh"
 
-constexpr int CHANNELS = THREADS / LANES;
-constexpr int PITCH = CHANNELS + TIME_INNER;
+constexpr int CHANNELS = THREADS / LANES * MANY;
+constexpr int PITCH = CHANNELS + TIME_INNER * MANY;
 constexpr int ITEMS = items_of<TILE, CHANNELS>();
 constexpr int CELLS = cells_of<TILE>();
+constexpr int AT_ONCE = 4 * UNROLL;                         // steps that the compiler may interleave
+constexpr bool USES_Z = ADJOINT && GATED;
+constexpr bool FIXED = ADJOINT ? FIXED_C : FIXED_B;
 
 extern "C" __global__ __launch_bounds__(THREADS, RESIDENT)
 void selective_totals(const element* __restrict__ input, const element* __restrict__ delta, const real* __restrict__ A,
@@ -27,7 +32,7 @@ void selective_totals(const element* __restrict__ input, const element* __restri
                       long long delta_time, long long delta_channel, long long z_batch, long long z_time,
                       long long z_channel, long long B_batch, long long B_time, long long B_group, long long B_state,
                       long long C_batch, long long C_time, long long C_group, long long C_state) {
-    __shared__ Two drive[TILE * PITCH];                     // (delta, delta * u), or (delta, dy)
+    __shared__ alignas(16) Two drive[TILE * PITCH];         // (delta, delta * u), or (delta, dy)
     __shared__ alignas(16) real tables[2 * TILE * WIDTH];   // B, or C behind it
     __shared__ alignas(16) real bias[CHANNELS + ABREAST];
     __shared__ int starts[TILE];
@@ -35,17 +40,14 @@ void selective_totals(const element* __restrict__ input, const element* __restri
 
     const Place place = place_of(blockIdx.x, channels, groups, CHANNELS, segments);
     const int lane = threadIdx.x % LANES;
-    const int mine = threadIdx.x / LANES;
-    const bool present = mine < place.count;
-    const long long channel = place.first + mine;
-    const int from = (int)(place.segment * segment_steps);
+    const int mine = threadIdx.x / LANES * MANY;            // first channel inside the block
+    const int from = place.segment * segment_steps;
     const int to = segment_steps < length - from ? from + segment_steps : length;
+    const int tiles = from < to ? (to - from + TILE - 1) / TILE : 0;
+    auto first_of = [&](int turn) { return from + (ADJOINT ? tiles - 1 - turn : turn) * TILE; };
 
     const Strides input_at = {input_batch, input_time, input_channel};
     const Strides delta_at = {delta_batch, delta_time, delta_channel}, z_at = {z_batch, z_time, z_channel};
-    input += place.batch * input_batch + place.first * input_channel;
-    delta += place.batch * delta_batch + place.first * delta_channel;
-    z = ADJOINT && z ? z + place.batch * z_batch + place.first * z_channel : nullptr;
     Table b_at = {nullptr, 0, 0}, c_at = {nullptr, 0, 0};
 #if !FIXED_B && !ADJOINT
     b_at = {B + place.batch * B_batch + place.group * B_group, B_time, B_state};
@@ -53,104 +55,148 @@ void selective_totals(const element* __restrict__ input, const element* __restri
 #if !FIXED_C && ADJOINT
     c_at = {C + place.batch * C_batch + place.group * C_group, C_time, C_state};
 #endif
-    constexpr bool FIXED = ADJOINT ? FIXED_C : FIXED_B;
+    const long long table_time = ADJOINT ? C_time : B_time;
 
     for (int c = threadIdx.x; c < CHANNELS + ABREAST; c += THREADS) {
         bias[c] = delta_bias && c < place.count ? delta_bias[place.first + c] : real(0);
     }
-    real rate[OWN], h[OWN], own[OWN];
+    auto exists = [&](int j, int s) { return mine + j < place.count && lane * OWN + s < states; };
+    auto state_at = [&](long long row, int j, int s) { return (row * channels + place.first + mine + j) * states + lane * OWN + s; };
+    real rate[MANY][OWN], h[MANY][OWN], own[MANY][OWN];
+    real elapsed[MANY];                                     // sums of delta
 #pragma unroll
-    for (int s = 0; s < OWN; ++s) {
-        const int n = lane * OWN + s;
-        const bool mine_too = present && n < states;
-        rate[s] = mine_too ? A[channel * states + n] * LOG2E : real(0);
-        h[s] = own[s] = 0;
-        if (FIXED && mine_too) {
-            own[s] = ADJOINT ? (real)C[channel * C_group + n * C_state] : (real)B[channel * B_group + n * B_state];
+    for (int j = 0; j < MANY; ++j) {
+        elapsed[j] = 0;
+#pragma unroll
+        for (int s = 0; s < OWN; ++s) {
+            const long long weight = ADJOINT ? (place.first + mine + j) * C_group + (lane * OWN + s) * C_state
+                                             : (place.first + mine + j) * B_group + (lane * OWN + s) * B_state;
+            rate[j][s] = exists(j, s) ? A[state_at(0, j, s)] * LOG2E : real(0);
+            h[j][s] = own[j][s] = 0;
+            if (FIXED && exists(j, s)) {
+                own[j][s] = ADJOINT ? (real)C[weight] : (real)B[weight];
+            }
         }
     }
-    real elapsed = 0;                                       // sum of delta
     bool cut = false;                                       // a sequence starts inside: nothing passes through
 
-    const int tiles = from < to ? (to - from + TILE - 1) / TILE : 0;
-    for (int turn = 0; turn < tiles; ++turn) {
-        const int first = from + (ADJOINT ? tiles - 1 - turn : turn) * TILE;
-        const int steps = to - first;                       // that exist
-        for (int t = threadIdx.x; PACKED && t < TILE; t += THREADS) {
-            starts[t] = t < steps ? start[place.batch * length + first + t] : PADDING;
-            finishes[t] = t < steps ? finish[place.batch * length + first + t] : -1;
-        }
-        if (PACKED || turn == 0) {
-            __syncthreads();                                // BP: marks and bias are there
-        }
+    Raw<VECTOR> input_raw[ITEMS], delta_raw[ITEMS], z_raw[ITEMS];
+    Raw<TABLE> table_raw[CELLS];
+    auto load = [&](auto whole, int first) {
+        constexpr bool WHOLE = decltype(whole)::value;
 #pragma unroll
         for (int i = 0; i < ITEMS; ++i) {
             const Spot spot = spot_of<TILE, CHANNELS>(i);
-            const Pack<VECTOR> input_raw = load_pack(input + first * input_time, input_at, spot, steps, place.count);
-            const Pack<VECTOR> delta_raw = load_pack(delta + first * delta_time, delta_at, spot, steps, place.count);
-            Pack<VECTOR> z_raw = input_raw;
-            if (z) {
-                z_raw = load_pack(z + first * z_time, z_at, spot, steps, place.count);
+            input_raw[i] = load_pack<WHOLE>(input + input_at.of(place, first, spot), spot, to - first, place.count);
+            delta_raw[i] = load_pack<WHOLE>(delta + delta_at.of(place, first, spot), spot, to - first, place.count);
+            if (USES_Z) {
+                z_raw[i] = load_pack<WHOLE>(z + z_at.of(place, first, spot), spot, to - first, place.count);
             }
+        }
+#pragma unroll
+        for (int i = 0; i < CELLS; ++i) {
+            table_raw[i] = load_cell<WHOLE>(cell_of<TILE>(b_at, c_at, i, states), first * table_time, to - first);
+        }
+    };
+    auto is_whole = [&](int first) { return to - first >= TILE && place.count == CHANNELS; };
+    auto load_tile = [&](int turn) {
+        if (turn < tiles && is_whole(first_of(turn))) {
+            load(Whole(), first_of(turn));
+        } else if (turn < tiles) {
+            load(Ragged(), first_of(turn));
+        }
+    };
+    auto stage = [&](auto whole, int first) {
+        constexpr bool WHOLE = decltype(whole)::value && !PACKED;
+#pragma unroll
+        for (int i = 0; i < ITEMS; ++i) {
+            const Spot spot = spot_of<TILE, CHANNELS>(i);
             if (spot.mine) {
                 const Abreast offset = *reinterpret_cast<const Abreast*>(bias + spot.c);
+                Values<Two> pairs;
 #pragma unroll
                 for (int v = 0; v < VECTOR; ++v) {
-                    const int t = step_of(spot, v), c = channel_of(spot, v);
-                    const bool counts = t < steps && !(PACKED && starts[t] == PADDING);
-                    const real raw = to_real(delta_raw.at[v]) + offset.of(v);
+                    const int t = step_of(spot, v);
+                    const bool counts = WHOLE || (first + t < to && !(PACKED && starts[t] == PADDING));
+                    const real raw = delta_raw[i].of(v) + offset.of(v);
                     const real step = softplus_on ? softplus(raw) : raw;
-                    const real w = to_real(z_raw.at[v]);
-                    const real gain = ADJOINT ? (z ? w * sigmoid(w) : real(1)) : step;
-                    const Two pair = {counts ? step : real(0), counts ? gain * to_real(input_raw.at[v]) : real(0)};
-                    if (c < CHANNELS) {
-                        drive[t * PITCH + c] = pair;
+                    pairs.at[v].x = counts ? step : real(0);
+                    pairs.at[v].y = counts ? (ADJOINT ? real(1) : step) * input_raw[i].of(v) : real(0);
+                }
+                if (USES_Z) {
+#pragma unroll
+                    for (int v = 0; v < VECTOR; ++v) {
+                        const int t = step_of(spot, v);
+                        const bool counts = WHOLE || (first + t < to && !(PACKED && starts[t] == PADDING));
+                        const real w = z_raw[i].of(v);
+                        pairs.at[v].y *= counts ? w * sigmoid(w) : real(0);
                     }
                 }
+                put_values(drive, PITCH, spot, pairs);
             }
         }
 #pragma unroll
         for (int i = 0; i < CELLS; ++i) {
             const Cell cell = cell_of<TILE>(b_at, c_at, i, states);
-            stage_cell(tables, cell, load_cell(cell, first * (ADJOINT ? C_time : B_time), steps),
-                       !(PACKED && starts[cell.t] == PADDING));
+            stage_cell(tables, cell, table_raw[i], !(PACKED && starts[cell.t] == PADDING));
+        }
+    };
+
+    load_tile(0);
+    for (int turn = 0; turn < tiles; ++turn) {
+        const int first = first_of(turn);
+        for (int t = threadIdx.x; PACKED && t < TILE; t += THREADS) {
+            starts[t] = first + t < to ? start[place.batch * (long long)length + first + t] : PADDING;
+            finishes[t] = first + t < to ? finish[place.batch * (long long)length + first + t] : -1;
+        }
+        if (PACKED || turn == 0) {
+            __syncthreads();                                // BP: marks and bias are there
+        }
+        if (is_whole(first)) {
+            stage(Whole(), first);
+        } else {
+            stage(Ragged(), first);
         }
         __syncthreads();                                    // B0: the tile is staged
-#pragma unroll 4
+        load_tile(turn + 1);
+#pragma unroll AT_ONCE
         for (int k = 0; k < TILE; ++k) {
             const int t = ADJOINT ? TILE - 1 - k : k;
-            const Two pair = drive[t * PITCH + mine];
+            const ManyTwo pair = *reinterpret_cast<const ManyTwo*>(drive + t * PITCH + mine);
             const Owned now = *reinterpret_cast<const Owned*>(tables + ((ADJOINT ? TILE : 0) + t) * WIDTH + lane * OWN);
             const bool starting = PACKED && starts[t] >= FROM_ZERO;
-            elapsed += pair.x;
             cut = cut || starting;
 #pragma unroll
-            for (int s = 0; s < OWN; ++s) {
-                const int n = lane * OWN + s;
-                const real factor = FIXED ? own[s] : now.at[s];
-                if (ADJOINT) {
-                    if (PACKED && finishes[t] >= 0 && d_final && present && n < states) {
-                        h[s] += d_final[((long long)finishes[t] * channels + channel) * states + n];
+            for (int j = 0; j < MANY; ++j) {
+                elapsed[j] += pair.at[j].x;
+#pragma unroll
+                for (int s = 0; s < OWN; ++s) {
+                    const real factor = FIXED ? own[j][s] : now.at[s];
+                    if (ADJOINT) {
+                        if (PACKED && finishes[t] >= 0 && d_final && exists(j, s)) {
+                            h[j][s] += d_final[state_at(finishes[t], j, s)];
+                        }
+                        h[j][s] = starting ? real(0) : exp_2(pair.at[j].x * rate[j][s]) * (h[j][s] + pair.at[j].y * factor);
+                    } else {
+                        if (starting) {
+                            h[j][s] = initial && starts[t] >= 0 && exists(j, s) ? initial[state_at(starts[t], j, s)] : real(0);
+                        }
+                        h[j][s] = exp_2(pair.at[j].x * rate[j][s]) * h[j][s] + pair.at[j].y * factor;
                     }
-                    h[s] = starting ? real(0) : exp_2(pair.x * rate[s]) * (h[s] + pair.y * factor);
-                } else {
-                    if (starting) {
-                        h[s] = initial && starts[t] >= 0 && present && n < states
-                                   ? initial[((long long)starts[t] * channels + channel) * states + n] : real(0);
-                    }
-                    h[s] = exp_2(pair.x * rate[s]) * h[s] + pair.y * factor;
                 }
             }
         }
-        __syncthreads();                                    // B1: the tile has been read
+        __syncthreads();                                    // B1: the tile and its marks have been read
     }
 #pragma unroll
-    for (int s = 0; s < OWN; ++s) {
-        const int n = lane * OWN + s;
-        if (present && n < states) {
-            const long long at = ((place.batch * segments + place.segment) * channels + channel) * states + n;
-            product[at] = cut ? real(0) : exp_2(elapsed * rate[s]);
-            total[at] = h[s];
+    for (int j = 0; j < MANY; ++j) {
+#pragma unroll
+        for (int s = 0; s < OWN; ++s) {
+            if (exists(j, s)) {
+                const long long at = state_at(place.batch * segments + place.segment, j, s);
+                product[at] = cut ? real(0) : exp_2(elapsed[j] * rate[j][s]);
+                total[at] = h[j][s];
+            }
         }
     }
 }

@@ -1,8 +1,8 @@
 """Checks what a kernel is given against the kernel's own parameter list, with the same words on a CPU and on a GPU.
 
-A kernel launch passes raw bytes: nothing in CUDA notices a float64 array behind a `float*`, a Python float (8 bytes) in the
-place of a `float` (4 bytes), or a length that does not fit into an `int`. Here each of these is an error that names the
-argument, its value and the rule, before anything is launched.
+A kernel launch passes raw bytes: nothing in CUDA notices a float64 array behind a `float*`, a Python float (8 bytes) in
+the place of a `float` (4 bytes), or a length that does not fit into an `int`. Here a float is cast to the parameter's
+type, and the others are errors that name the argument, its value and the rule, before anything is launched.
 
 What a parameter accepts
     T*                 a NumPy array, a torch tensor or a CuPy array of T's dtype; None for a null pointer
@@ -13,8 +13,9 @@ What a parameter accepts
     int, unsigned, …   int, bool and NumPy integers that fit
     float, double, …   numbers; rounded to the parameter's type; a finite number that would overflow is refused
     bool               bool, or 0 or 1
-    float4, a struct   as many numbers as it has lanes; bytes, np.void, a structured scalar or a ctypes.Structure of its size
-    unknown            (a GPU launch whose parameter type only a compiler could know) arrays, ints, NumPy scalars as they are
+    float4, a struct   as many numbers as it has lanes; bytes, np.void, a structured scalar or a
+                       ctypes.Structure of its size
+    unknown            (a GPU launch whose parameter type only a compiler could know) arrays, ints and NumPy scalars
 
 A raw pointer knows no strides, so arrays must be C-contiguous, unless the kernel was made with `strided=True`: then it
 says that it takes the strides as arguments of their own, and any view is passed by its first element.
@@ -40,7 +41,7 @@ MAX_GRID = (2**31 - 1, 65535, 65535)
 MAX_SHARED = 227 * 1024  # [B] of one block: what sm_90 and later offer, and what the CPU offers
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class ArrayInfo:
     """What is known of an array without touching its data. strides in bytes; device: "cpu" or "cuda:<n>"."""
 
@@ -60,9 +61,10 @@ class ArrayInfo:
     @property
     def contiguous(self) -> bool:
         expected = self.itemsize
-        for length, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
-            if length != 1 and stride != expected and self.nbytes:
-                return False
+        for axis in range(len(self.shape) - 1, -1, -1):
+            length = self.shape[axis]
+            if length != 1 and self.strides[axis] != expected:
+                return self.nbytes == 0
             expected *= length
         return True
 
@@ -77,7 +79,7 @@ class ArrayInfo:
         return low, high
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Argument:
     """One argument that passed the checks.
 
@@ -119,7 +121,7 @@ def check_shape(
     static_shared: int = 0,
     machine: str = "a block",
 ) -> None:
-    """Raises ValueError with both numbers for a launch that is too large. max_threads: of this kernel on this device."""
+    """Raises ValueError with both numbers for a launch that is too large. max_threads: of this kernel on its device."""
     for axis, size, limit in zip("xyz", grid, MAX_GRID, strict=True):
         if size > limit:
             raise ValueError(
@@ -160,13 +162,15 @@ def check_shape(
 
 
 def array_info(value: Any) -> ArrayInfo | None:
-    """The facts about a NumPy array, torch tensor or CuPy array; None for anything else. Imports neither torch nor CuPy."""
+    """The facts about a NumPy array, torch tensor or CuPy array; None for anything else. Imports no library for it."""
     if isinstance(value, np.ndarray):
         interface = value.__array_interface__
         return ArrayInfo(
             value.shape, value.strides, value.dtype.name if value.dtype.fields is None else "struct",
             value.dtype.itemsize, interface["data"][0], "cpu", value.flags.writeable, value,
         )  # fmt: skip
+    if isinstance(value, (int, float)) or value is None:
+        return None
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         return _tensor_info(value, torch)
@@ -180,28 +184,40 @@ def array_info(value: Any) -> ArrayInfo | None:
 
 
 def _tensor_info(tensor: Any, torch: Any) -> ArrayInfo:
+    device = tensor.device
     if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
         raise TypeError(f"a tensor of layout {tensor.layout} has no plain memory: pass a dense tensor")
-    if tensor.device.type not in ("cpu", "cuda"):
-        raise TypeError(f"a tensor on device {tensor.device}: kernels run on cpu and on cuda")
+    if device.type not in ("cpu", "cuda"):
+        raise TypeError(f"a tensor on device {device}: kernels run on cpu and on cuda")
     if tensor.is_conj() or tensor.is_neg():
         raise TypeError("a tensor with a pending conjugation or negation: pass tensor.resolve_conj().resolve_neg()")
+    dtype = tensor.dtype
+    name = _TORCH_NAMES.get(dtype)
+    if name is None:
+        name = _TORCH_NAMES[dtype] = str(dtype).removeprefix("torch.")
     size = tensor.element_size()
-    device = "cpu" if tensor.device.type == "cpu" else f"cuda:{tensor.device.index}"
-    return ArrayInfo(
-        tuple(tensor.shape), tuple(step * size for step in tensor.stride()), str(tensor.dtype).removeprefix("torch."),
-        size, tensor.data_ptr(), device, True, tensor,
-    )  # fmt: skip
+    place = "cpu" if device.type == "cpu" else f"cuda:{device.index}"
+    strides = tuple([step * size for step in tensor.stride()])
+    return ArrayInfo(tuple(tensor.shape), strides, name, size, tensor.data_ptr(), place, True, tensor)
 
 
-def device_of(kernel: KernelInfo, args: Sequence[Any]) -> str | None:
+_TORCH_NAMES: dict[Any, str] = {}
+
+
+def array_infos(kernel: KernelInfo, args: Sequence[Any]) -> list[ArrayInfo | None]:
+    """array_info of each argument. Raises TypeError where args is no sequence."""
+    if isinstance(args, (str, bytes)) or not isinstance(args, Sequence):
+        raise TypeError(f"kernel {kernel.name!r}: args is {_shown(args)}: it must be a tuple")
+    return [array_info(value) for value in args]
+
+
+def device_of(kernel: KernelInfo, infos: Sequence[ArrayInfo | None]) -> str | None:
     """The one device that holds all arrays among the arguments; None without arrays. Raises TypeError for a mixture.
 
     A NumPy array without dimensions does not count: it may be a value.
     """
     first: tuple[int, str] | None = None
-    for index, value in enumerate(args):
-        info = array_info(value)
+    for index, info in enumerate(infos):
         if info is None or (not info.shape and info.device == "cpu"):
             continue
         if first is not None and first[1] != info.device:
@@ -214,8 +230,19 @@ def device_of(kernel: KernelInfo, args: Sequence[Any]) -> str | None:
     return None if first is None else first[1]
 
 
+class _Where:
+    """The start of a message, "kernel 'k': argument 2 (const float* b)"; the text is made only when it is needed."""
+
+    __slots__ = ("index", "kernel")
+
+    def __init__(self, kernel: KernelInfo, index: int):
+        self.kernel, self.index = kernel, index
+
+    def __str__(self) -> str:
+        return f"kernel {self.kernel.name!r}: {_label(self.kernel, self.index)}"
+
+
 def _label(kernel: KernelInfo, index: int) -> str:
-    """How messages call an argument: "argument 2 (const float* b)"."""
     if kernel.parameters is None or index >= len(kernel.parameters):
         return f"argument {index}"
     parameter = kernel.parameters[index]
@@ -225,13 +252,16 @@ def _label(kernel: KernelInfo, index: int) -> str:
 # ---- binding
 
 
-def bind(kernel: KernelInfo, args: Sequence[Any], *, strided: bool = False) -> list[Argument]:
+def bind(
+    kernel: KernelInfo, args: Sequence[Any], infos: Sequence[ArrayInfo | None] | None = None, *, strided: bool = False
+) -> list[Argument]:
     """Check the arguments and give the bytes of each. Raises TypeError and ValueError that name the argument.
 
-    args  one for each parameter, see the top of this file
+    args   one for each parameter, see the top of this file
+    infos  array_infos of them, where they are known already
     """
-    if isinstance(args, (str, bytes)) or not isinstance(args, Sequence):
-        raise TypeError(f"kernel {kernel.name!r}: args is {_shown(args)}: it must be a tuple")
+    if infos is None:
+        infos = array_infos(kernel, args)
     parameters = kernel.parameters
     if parameters is None:
         parameters = tuple(Parameter("", "", None, False, None) for _ in args)
@@ -239,15 +269,15 @@ def bind(kernel: KernelInfo, args: Sequence[Any], *, strided: bool = False) -> l
         listed = ", ".join(" ".join(filter(None, (p.ctype, p.name))) for p in parameters) or "none"
         raise TypeError(f"kernel {kernel.name!r} takes {len(parameters)} arguments ({listed}): {len(args)} were given")
     bound = []
-    for index, (parameter, value) in enumerate(zip(parameters, args, strict=True)):
-        where = f"kernel {kernel.name!r}: {_label(kernel, index)}"
+    for index, parameter in enumerate(parameters):
+        where, value, info = _Where(kernel, index), args[index], infos[index]
         name = parameter.name or f"argument {index}"
         if parameter.pointer:
-            bound.append(_pointer(where, name, parameter, value, strided))
+            bound.append(_pointer(where, name, parameter, value, info, strided))
         elif parameter.type is not None:
             bound.append(Argument(name, parameter, _value(where, parameter.type, value)))
         else:
-            bound.append(_unknown(where, name, parameter, value, strided))
+            bound.append(_unknown(where, name, parameter, value, info, strided))
     return bound
 
 
@@ -255,10 +285,11 @@ def _address(info: ArrayInfo) -> bytes:
     return struct.pack("=Q", info.address if info.nbytes else 0)
 
 
-def _pointer(where: str, name: str, parameter: Parameter, value: Any, strided: bool) -> Argument:
+def _pointer(
+    where: _Where, name: str, parameter: Parameter, value: Any, info: ArrayInfo | None, strided: bool
+) -> Argument:
     if value is None:
         return Argument(name, parameter, bytes(8))
-    info = array_info(value)
     if info is None:
         raise TypeError(f"{where} is a pointer: it needs an array (or None), not {_shown(value)}")
     if not info.contiguous and not strided:
@@ -266,8 +297,9 @@ def _pointer(where: str, name: str, parameter: Parameter, value: Any, strided: b
             step // info.itemsize if step % info.itemsize == 0 else step / info.itemsize for step in info.strides
         )
         raise ValueError(
-            f"{where}: an array of shape {info.shape} with strides {steps} [elements] is not C-contiguous, and a pointer knows "
-            "no strides: pass a contiguous copy, or make the kernel with strided=True if it takes the strides as arguments"
+            f"{where}: an array of shape {info.shape} with strides {steps} [elements] is not C-contiguous, and a "
+            "pointer knows no strides: pass a contiguous copy, or make the kernel with strided=True "
+            "if it takes the strides as arguments"
         )
     if not info.writable and not parameter.const:
         raise ValueError(f"{where}: the array is read-only, and the pointer is not const: the kernel may write to it")
@@ -276,7 +308,7 @@ def _pointer(where: str, name: str, parameter: Parameter, value: Any, strided: b
     return Argument(name, parameter, _address(info), info)
 
 
-def _check_pointee(where: str, kind: TypeInfo, info: ArrayInfo) -> None:
+def _check_pointee(where: _Where, kind: TypeInfo, info: ArrayInfo) -> None:
     if kind.kind == "void":
         return
     if not _fits(kind, info):
@@ -284,7 +316,8 @@ def _check_pointee(where: str, kind: TypeInfo, info: ArrayInfo) -> None:
         raise TypeError(f"{where}: an array of {info.dtype} was given, {kind.name} needs {wanted}")
     if info.nbytes % max(kind.size, 1):
         raise ValueError(
-            f"{where}: {info.nbytes} bytes are no whole number of {kind.name} ({kind.size} bytes each): shape {info.shape}"
+            f"{where}: shape {info.shape}: {info.nbytes} bytes are no whole number of {kind.name} "
+            f"({kind.size} bytes each)"
         )
     if info.nbytes and info.address % kind.alignment:
         raise ValueError(
@@ -323,8 +356,10 @@ def _dtype_name(kind: TypeInfo) -> str:
     return f"{kind.kind}{8 * kind.lane_size}"
 
 
-def _value(where: str, kind: TypeInfo, value: Any) -> bytes:
+def _value(where: _Where, kind: TypeInfo, value: Any) -> bytes:
     """The bytes of a value of a known type."""
+    if type(value) is int and kind.kind in ("int", "uint") and kind.lanes == 1:
+        return _integer(where, kind, value)
     if kind.kind == "struct" or kind.lanes > 1:
         return _compound(where, kind, value)
     value = _plain_number(where, kind, value)
@@ -337,16 +372,21 @@ def _value(where: str, kind: TypeInfo, value: Any) -> bytes:
             raise TypeError(
                 f"{where} needs an integer, not {_shown(value)}: convert it with int(), if rounding towards 0 is meant"
             )
-        signed = kind.kind == "int"
-        low = -(1 << (8 * kind.size - 1)) if signed else 0
-        high = (1 << (8 * kind.size - signed)) - 1
-        if not low <= value <= high:
-            raise ValueError(f"{where} is {value}: it must be from {low} to {high} to fit into {kind.name}")
-        return int(value).to_bytes(kind.size, sys.byteorder, signed=signed)
+        return _integer(where, kind, value)
     return _float_bytes(where, kind, value)
 
 
-def _plain_number(where: str, kind: TypeInfo, value: Any) -> int | float:
+def _integer(where: _Where, kind: TypeInfo, value: int) -> bytes:
+    signed = kind.kind == "int"
+    try:
+        return value.to_bytes(kind.size, sys.byteorder, signed=signed)
+    except OverflowError:
+        low = -(1 << (8 * kind.size - 1)) if signed else 0
+        high = (1 << (8 * kind.size - signed)) - 1
+        raise ValueError(f"{where} is {value}: it must be from {low} to {high} to fit into {kind.name}") from None
+
+
+def _plain_number(where: _Where, kind: TypeInfo, value: Any) -> int | float:
     if isinstance(value, np.ndarray) and value.shape == ():
         value = value[()]
     torch = sys.modules.get("torch")
@@ -363,7 +403,7 @@ def _plain_number(where: str, kind: TypeInfo, value: Any) -> int | float:
     raise TypeError(f"{where} needs a number, not {_shown(value)}")
 
 
-def _float_bytes(where: str, kind: TypeInfo, value: int | float) -> bytes:
+def _float_bytes(where: _Where, kind: TypeInfo, value: int | float) -> bytes:
     try:
         wide = float(value)
     except OverflowError:
@@ -396,7 +436,7 @@ def _bfloat16_bytes(value: float) -> bytes:
     return ((bits >> 16) & 0xFFFF).to_bytes(2, sys.byteorder)
 
 
-def _compound(where: str, kind: TypeInfo, value: Any) -> bytes:
+def _compound(where: _Where, kind: TypeInfo, value: Any) -> bytes:
     """The bytes of a struct or of a vector such as float4."""
     data = None
     if isinstance(value, (bytes, bytearray, memoryview)):
@@ -415,19 +455,20 @@ def _compound(where: str, kind: TypeInfo, value: Any) -> bytes:
     if data is None:
         numbers = f" {kind.lanes} numbers," if kind.lanes > 1 else ""
         raise TypeError(
-            f"{where} is {kind.name}, {kind.size} bytes by value: it needs{numbers} bytes, np.void, a structured scalar "
-            f"or a ctypes.Structure, not {_shown(value)}"
+            f"{where} is {kind.name}, {kind.size} bytes by value: it needs{numbers} bytes, np.void, a structured "
+            f"scalar or a ctypes.Structure, not {_shown(value)}"
         )
     if len(data) != kind.size:
         raise ValueError(f"{where} is {kind.name}: {len(data)} bytes were given, it has {kind.size}")
     return data
 
 
-def _unknown(where: str, name: str, parameter: Parameter, value: Any, strided: bool) -> Argument:
+def _unknown(
+    where: _Where, name: str, parameter: Parameter, value: Any, info: ArrayInfo | None, strided: bool
+) -> Argument:
     """A parameter whose type only a compiler knows: what has a size of its own is passed as it is."""
-    info = array_info(value)
     if info is not None and not (info.device == "cpu" and not info.shape):
-        return _pointer(where, name, parameter, value, strided)
+        return _pointer(where, name, parameter, value, info, strided)
     if value is None:
         return Argument(name, parameter, bytes(8))
     if isinstance(value, (bytes, bytearray, ctypes.Structure, ctypes.Union)):

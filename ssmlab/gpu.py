@@ -1,7 +1,7 @@
 """The GPU half of RawKernel: everything that touches CuPy. Imported only when a kernel meets arrays on a GPU.
 
-Compile errors become the same CompileError as on a CPU, a launch that the device cannot do is refused with both numbers,
-and an illegal access is blamed on the kernel that made it.
+Compile errors become the same CompileError as on a CPU, a launch that the device cannot do is refused with both
+numbers, and an illegal access is blamed on the kernel that made it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ import re
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from . import arguments
 from .arguments import Argument
 from .simt.messages import CompileError, Problem
+from .simt.report import KernelError
 from .simt.signature import KernelInfo
 from .simt.tokens import Text
 
@@ -44,49 +46,89 @@ def require() -> Any:
     return cupy
 
 
+@dataclass
+class _Compiled:
+    """A kernel on one device, and what a launch must know of it. opted: [B] of dynamic shared memory allowed so far."""
+
+    function: Any  # cupy.RawKernel
+    max_threads: int
+    static_shared: int
+    opted: int
+    settings: dict[str, int]
+
+
 class Code:
     """One text with its options and names, compiled by CuPy on each device where a kernel of it is launched."""
 
     def __init__(
         self, text: str, filename: str, options: tuple[str, ...], names: tuple[str, ...], settings: dict[str, Any]
     ):
-        # Line numbers and messages carry the learner's file name, wherever CuPy puts its copy of the text.
         self.text, self.filename, self.options, self.names = text, filename, options, names
         self.cupy = require()
+        # Line numbers and messages carry the learner's file name, wherever CuPy puts its copy of the text.
         self.module = self.cupy.RawModule(
             code=f'#line 1 "{filename}"\n{text}', options=options, name_expressions=names or None, **settings
         )
-        self._functions: dict[tuple[str, int], Any] = {}
-        self._checked_devices: set[int] = set()
+        self._compiled: dict[tuple[str, int], _Compiled] = {}
+        self._devices: dict[int, tuple[str, int]] = {}
 
-    def function(self, info: KernelInfo, device: int) -> Any:
-        """cupy.RawKernel of a kernel; compiles. The device must be current."""
+    def compiled(self, info: KernelInfo, device: int, settings: dict[str, int]) -> _Compiled:
+        """A kernel, compiled for the current device. settings: attributes of the function that the caller has set."""
         key = (info.name, device)
-        if key not in self._functions:
+        found = self._compiled.get(key)
+        if found is None:
             self._check_architecture(device)
-            try:
+            with self._translated_errors():
                 function = self.module.get_function(info.name)
                 function.compile()
-            except self.cupy.cuda.compiler.CompileException as error:
-                raise compile_error(str(error), self.text, self.filename, self.names) from error
-            self._functions[key] = function
-        return self._functions[key]
+            found = self._compiled[key] = _Compiled(
+                function,
+                function.max_threads_per_block,
+                function.shared_size_bytes,
+                function.max_dynamic_shared_size_bytes,
+                {},
+            )
+        if found.settings != settings:
+            for attribute, value in settings.items():
+                setattr(found.function, attribute, value)
+            found.settings = dict(settings)
+            found.opted = found.function.max_dynamic_shared_size_bytes
+        return found
+
+    def compile(self, log_stream: Any = None) -> None:
+        """Compile for the current device; the compiler's words go to log_stream."""
+        self._check_architecture(self.cupy.cuda.runtime.getDevice())
+        with self._translated_errors():
+            self.module.compile(log_stream=log_stream)
+
+    @contextlib.contextmanager
+    def _translated_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except self.cupy.cuda.compiler.CompileException as error:
+            raise compile_error(str(error), self.text, self.filename, self.names) from error
+
+    def device(self, number: int) -> tuple[str, int]:
+        """(name, most bytes of shared memory that a block can have) of a device."""
+        if number not in self._devices:
+            properties = self.cupy.cuda.runtime.getDeviceProperties(number)
+            most = self.cupy.cuda.Device(number).attributes["MaxSharedMemoryPerBlockOptin"]
+            self._devices[number] = properties["name"].decode(), most
+        return self._devices[number]
 
     def _check_architecture(self, device: int) -> None:
-        if device in self._checked_devices:
-            return
+        """Refuse a GPU that is older than everything this CUDA compiles for. (For a newer one CuPy takes PTX.)"""
         from cupy_backends.cuda.libs import nvrtc
 
         capability = int(self.cupy.cuda.Device(device).compute_capability)
         supported = sorted(int(architecture) for architecture in nvrtc.getSupportedArchs())
         if capability < supported[0]:
-            name = self.cupy.cuda.runtime.getDeviceProperties(device)["name"].decode()
             version = ".".join(map(str, nvrtc.getVersion()))
             raise RuntimeError(
-                f"{name} is sm_{capability}, and the compiler of CUDA {version} supports sm_{supported[0]} to "
-                f"sm_{supported[-1]}: install a CuPy for an older CUDA (pip install 'ssmlab[cuda12]')"
+                f"{self.device(device)[0]} is sm_{capability}, and the compiler of CUDA {version} supports "
+                f"sm_{supported[0]} to sm_{supported[-1]}: install a CuPy for an older CUDA "
+                "(pip install 'ssmlab[cuda12]')"
             )
-        self._checked_devices.add(device)
 
 
 def launch(
@@ -103,32 +145,41 @@ def launch(
     prints: bool,
     settings: dict[str, int],
 ) -> None:
-    """Check the launch against the device, launch on the stream, and (watch) wait and blame this kernel if it went wrong."""
+    """Check the launch against the device, launch, and (watch) wait and blame this kernel if it went wrong."""
     cupy = code.cupy
     with cupy.cuda.Device(device):
-        function = code.function(info, device)
-        limits = cupy.cuda.Device(device).attributes
-        most_shared = limits["MaxSharedMemoryPerBlockOptin"]
-        static = function.shared_size_bytes
-        name = cupy.cuda.runtime.getDeviceProperties(device)["name"].decode()
+        kernel = code.compiled(info, device, settings)
+        name, most_shared = code.device(device)
         arguments.check_shape(
-            info, grid, block, shared_mem, max_threads=function.max_threads_per_block,
-            max_shared=most_shared, static_shared=static, machine=f"a block on {name}",
-        )  # fmt: skip
-        for attribute, value in settings.items():
-            setattr(function, attribute, value)
-        if shared_mem > function.max_dynamic_shared_size_bytes:
-            function.max_dynamic_shared_size_bytes = shared_mem
+            info,
+            grid,
+            block,
+            shared_mem,
+            max_threads=kernel.max_threads,
+            max_shared=most_shared,
+            static_shared=kernel.static_shared,
+            machine=f"a block on {name}",
+        )
+        if shared_mem > kernel.opted:
+            kernel.function.max_dynamic_shared_size_bytes = kernel.opted = shared_mem
         queue = _stream(cupy, stream, bound, device)
-        capturing = cupy.cuda.runtime.streamIsCapturing(queue.ptr)
+        watch = watch and not cupy.cuda.runtime.streamIsCapturing(queue.ptr)
         held = [_value(cupy, argument) for argument in bound]
-        with _printed(prints and watch and not capturing):
+        with _printed(prints and watch):
             try:
-                function(grid, block, tuple(value for value, _ in held), shared_mem=shared_mem, stream=queue)
-                if watch and not capturing:
+                kernel.function(grid, block, tuple(value for value, _ in held), shared_mem=shared_mem, stream=queue)
+                if watch:
                     queue.synchronize()
             except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
-                raise _blame(error, code, info, grid, block) from error
+                raise _blame(error, info, grid, block) from error
+
+
+class GpuKernelError(KernelError):
+    """A kernel made an illegal access or the like on a GPU, which tells no more: .report and .finding are None."""
+
+    def __init__(self, text: str):
+        RuntimeError.__init__(self, text)
+        self.report = self.finding = None
 
 
 class _Stream:
@@ -151,11 +202,11 @@ def _stream(cupy: Any, stream: Any, bound: list[Argument], device: int) -> Any:
         if not tensors:
             return cupy.cuda.get_current_stream()
         stream = torch.cuda.current_stream(device)
-    if isinstance(stream, cupy.cuda.stream.BaseStream):
+    if isinstance(stream, (cupy.cuda.Stream, cupy.cuda.ExternalStream)):
         return stream
     if isinstance(stream, int):
         handle = stream
-    elif torch is not None and isinstance(stream, torch.cuda.Stream):
+    elif hasattr(stream, "cuda_stream"):  # torch.cuda.Stream
         handle = stream.cuda_stream
     elif hasattr(stream, "__cuda_stream__"):
         return cupy.cuda.Stream.from_external(stream)
@@ -165,21 +216,19 @@ def _stream(cupy: Any, stream: Any, bound: list[Argument], device: int) -> Any:
 
 
 def _value(cupy: Any, argument: Argument) -> tuple[Any, Any]:
-    """(what CuPy launches with, the memory that must live as long): the exact bytes of the argument, whatever its type."""
+    """(what CuPy launches with, the memory that must live as long): the exact bytes, whatever the type."""
     buffer = ctypes.create_string_buffer(argument.data, len(argument.data))
     return cupy.cuda.function.CPointer(ctypes.addressof(buffer)), buffer
 
 
-def _blame(error: Exception, code: Code, info: KernelInfo, grid: tuple, block: tuple) -> Exception:
-    from .simt.report import KernelError
-
+def _blame(error: Exception, info: KernelInfo, grid: tuple, block: tuple) -> Exception:
     told = str(error)
     if not re.search(
         r"illegal|misaligned|assert|launch failure|launch_failed|LAUNCH_FAILED|hardware|invalid ?pc|stack", told, re.I
     ):
         return RuntimeError(f"kernel {info.name!r} with grid {grid} and block {block} was not launched: {told}")
-    return KernelError(
-        f"kernel {info.name!r} ({info.filename}, line {info.line}) with grid {grid} and block {block} ended with {told}.\n"
+    return GpuKernelError(
+        f"kernel {info.name!r} ({info.filename}, line {info.line}), grid {grid}, block {block}, ended with {told}.\n"
         "The GPU stays unusable for this process: restart it (in a notebook: Kernel, Restart).\n"
         "Run the kernel with ssmlab.check on the same arguments first: on the CPU the faulty line and thread are named."
     )
@@ -187,7 +236,7 @@ def _blame(error: Exception, code: Code, info: KernelInfo, grid: tuple, block: t
 
 @contextlib.contextmanager
 def _printed(wanted: bool) -> Iterator[None]:
-    """What kernels print goes to the process's standard output, past sys.stdout; bring it there, so that a notebook shows it."""
+    """What kernels print goes past sys.stdout to the process's output; bring it back, so that a notebook shows it."""
     if not wanted:
         yield
         return
@@ -211,7 +260,8 @@ def _printed(wanted: bool) -> Iterator[None]:
 # ---- what NVRTC says
 
 _SAYING = re.compile(
-    r"^(?P<file>[^\n(]+)\((?P<line>\d+)\): (?:catastrophic )?(?P<word>error|warning|note|remark)(?: #[\w-]+)?: (?P<text>.*)$"
+    r"^(?P<file>[^\n(]+)\((?P<line>\d+)\): "
+    r"(?:catastrophic )?(?P<word>error|warning|note|remark)(?: #[\w-]+)?: (?P<text>.*)$"
 )
 
 
@@ -230,8 +280,9 @@ def compile_error(told: str, text: str, filename: str, names: tuple[str, ...] = 
             missing = header[1] or header[2]
             if re.match(r"cuda|cooperative_groups|device_|sm_|vector|crt/|nv/|mma", missing):
                 return RuntimeError(
-                    f"the compiler does not find the CUDA header {missing!r} that line {match['line']} of {match['file']} asks "
-                    "for: install CuPy with its headers (pip install 'cupy-cuda12x[ctk]' or 'cupy-cuda13x[ctk]')"
+                    f"the compiler does not find the CUDA header {missing!r} that line {match['line']} of "
+                    f"{match['file']} asks for: install CuPy with its headers "
+                    "(pip install 'cupy-cuda12x[ctk]' or 'cupy-cuda13x[ctk]')"
                 )
         if match["file"] == "__nv_name_map":
             number = int(match["line"]) - 1

@@ -1,4 +1,4 @@
-"""Finds the kernels of this project: one text each, in kernels_cu/ (a checkout) or ssmlab/kernels_cu/ (an installed wheel)."""
+"""Finds the kernels of this project: in kernels_cu/ of a checkout, or in ssmlab/kernels_cu/ of an installed wheel."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def names() -> list[str]:
 
 
 def path(name: str) -> Path:
-    """Where a file of kernels_cu lies. Raises FileNotFoundError that lists the names, or the places where the folder can be."""
+    """Where a file of kernels_cu lies. Raises FileNotFoundError that lists the names, or the places of the folder."""
     if not FOLDER.is_dir():
         raise FileNotFoundError(
             f"the folder kernels_cu is neither {_PLACES[0]} nor {_PLACES[1]}: is the installation complete?"

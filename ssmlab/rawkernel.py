@@ -20,7 +20,7 @@ import numpy as np
 
 from . import arguments
 from .arguments import Argument
-from .simt import compiler, launch, source
+from .simt import compiler, launch, source, toolchain
 from .simt.includes import paste
 from .simt.options import host_options
 from .simt.outline import Outline
@@ -32,7 +32,7 @@ _TEMPORARY_SETTINGS = ("max_dynamic_shared_size_bytes", "preferred_shared_memory
 
 
 class _Program:
-    """One text with its options: translated once, built for the CPU in a mode, compiled for the GPU, each when first needed."""
+    """One text with its options: translated, built for the CPU and compiled for the GPU, each when first needed."""
 
     def __init__(
         self,
@@ -69,6 +69,7 @@ class _Program:
         self.name_expressions = name_expressions
         self._outline: Outline | None = None
         self._translation: source.Translation | None = None
+        self._libraries: dict[tuple[str, toolchain.Compiler], compiler.Library] = {}
         self._gpu_code: Any = None
 
     @property
@@ -78,7 +79,11 @@ class _Program:
         return self._translation
 
     def library(self, mode: str) -> compiler.Library:
-        return compiler.build(self.translation, mode)
+        """Built once for each mode and compiler ($CXX may change in between)."""
+        key = mode, toolchain.find()
+        if key not in self._libraries:
+            self._libraries[key] = compiler.build(self.translation, mode)
+        return self._libraries[key]
 
     def outline(self, name: str) -> KernelInfo:
         """What the text alone says of a kernel; for a GPU, where no C++ compiler may be there."""
@@ -105,9 +110,10 @@ class RawKernel:
     code       CUDA C++. `#include "x.cuh"` is looked up beside `filename` and in -I folders, and pasted.
     name       of an extern "C" kernel, or an expression: "scan<float, 256>", "lab::scan"
     options    NVRTC's: -DNAME=value, -I, -std=c++17, --fmad=false, -lineinfo …
-    backend, translate_cucomplex, enable_cooperative_groups, jitify   as in CuPy; on a CPU only the third means something
-    mode       on a CPU: "checked" (races, bounds, barriers …: the default) or "native" (-O2, no checks, for kernels that are
-               known to be right). On a GPU "checked" waits for the kernel, so that an illegal access names it; "native" does not.
+    backend, translate_cucomplex, enable_cooperative_groups, jitify   as in CuPy; on a CPU only the third matters
+    mode       on a CPU: "checked" (races, bounds, barriers …: the default) or "native" (-O2, no checks, for kernels
+               that are known to be right). On a GPU "checked" waits for the kernel, so that an illegal access names it;
+               "native" does not.
     filename   what messages and reports call the text
     strided    the kernel takes strides as arguments: arrays may then be any views; otherwise they must be C-contiguous
 
@@ -185,23 +191,31 @@ class RawKernel:
         ValueError for arguments and sizes, before any launch.
         """
         sizes = arguments.three(grid, "grid"), arguments.three(block, "block")
-        if not isinstance(args, Sequence) or isinstance(args, (str, bytes)):
-            raise TypeError(f"kernel {self.name!r}: args is {args!r}: it must be a tuple, such as (x,)")
-        device = arguments.device_of(self._program.outline(self.name), args)
+        outline = self._program.outline(self.name)
+        infos = arguments.array_infos(outline, args)
+        device = arguments.device_of(outline, infos)
         if device is None and stream is not None:
             device = f"cuda:{_current_device()}"
         if device is None or device == "cpu":
             if stream is not None:
                 raise TypeError(f"kernel {self.name!r}: a stream was given, and the arrays are on the CPU")
-            self._on_cpu(*sizes, args, shared_mem)
+            self._on_cpu(*sizes, args, infos, shared_mem)
         else:
-            self._on_gpu(*sizes, args, shared_mem, stream, int(device.partition(":")[2]))
+            bound = arguments.bind(outline, args, infos, strided=self.strided)
+            self._on_gpu(*sizes, outline, bound, shared_mem, stream, int(device.partition(":")[2]))
 
-    def _on_gpu(self, grid: tuple, block: tuple, args: Sequence, shared_mem: int, stream: Any, device: int) -> None:
+    def _on_gpu(
+        self,
+        grid: tuple,
+        block: tuple,
+        info: KernelInfo,
+        bound: list[Argument],
+        shared_mem: int,
+        stream: Any,
+        device: int,
+    ) -> None:
         from . import gpu
 
-        info = self._program.outline(self.name)
-        bound = arguments.bind(info, args, strided=self.strided)
         if _nothing_to_do(grid, block, bound):
             return
         gpu.launch(
@@ -209,10 +223,10 @@ class RawKernel:
             watch=self.mode == "checked", prints="printf" in self.code, settings=self._settings,
         )  # fmt: skip
 
-    def _on_cpu(self, grid: tuple, block: tuple, args: Sequence, shared_mem: int) -> None:
+    def _on_cpu(self, grid: tuple, block: tuple, args: Sequence, infos: Sequence, shared_mem: int) -> None:
         library = self._program.library(self.mode)
         info = library.kernel(self.name)
-        bound = arguments.bind(info, args, strided=self.strided)
+        bound = arguments.bind(info, args, infos, strided=self.strided)
         arguments.check_shape(info, grid, block, shared_mem)
         if _nothing_to_do(grid, block, bound):
             return
@@ -228,22 +242,20 @@ class RawKernel:
 
     @property
     def kernel(self) -> Any:
-        """cupy.cuda.Function on the current device; compiles. Raises RuntimeError where there is no GPU, as all attributes do."""
+        """cupy.cuda.Function on the current device; compiles. RuntimeError without a GPU, as for all attributes."""
         return self._gpu_function().kernel
 
     def _gpu_function(self) -> Any:
-        code = self._program.gpu_code()
-        function = code.function(self._program.outline(self.name), _current_device())
-        for attribute, value in self._settings.items():
-            setattr(function, attribute, value)
-        return function
+        """cupy.RawKernel on the current device."""
+        device = _current_device()
+        return self._program.gpu_code().compiled(self._program.outline(self.name), device, self._settings).function
 
     def compile(self, log_stream: Any = None, *, device: str = "cuda") -> None:
         """Compile now: device "cuda" (as CuPy; log_stream gets the compiler's words) or "cpu"."""
         if device == "cpu":
             self._program.library(self.mode)
         elif device == "cuda":
-            self._gpu_function().compile(log_stream=log_stream)
+            self._program.gpu_code().compile(log_stream)
         else:
             raise ValueError(f"device is {device!r}: it must be 'cpu' or 'cuda'")
 
@@ -373,8 +385,8 @@ class RawModule:
     def get_global(self, name: str, *, device: str | None = None) -> Any:
         """The memory of a `__device__` or `__constant__` variable, to be read and written between launches.
 
-        device "cuda": cupy.cuda.MemoryPointer, as CuPy gives; "cpu": a writable buffer of bytes. Both serve as the third
-        argument of ndarray: np.ndarray((4,), np.float32, module.get_global("weights", device="cpu")).
+        device "cuda": cupy.cuda.MemoryPointer, as CuPy gives; "cpu": a writable buffer of bytes. Both serve as the
+        third argument of ndarray: np.ndarray((4,), np.float32, module.get_global("weights", device="cpu")).
         None means "cuda" where a GPU can be used, else "cpu".
         """
         if device is None:
@@ -390,8 +402,7 @@ class RawModule:
         if device == "cpu":
             self._program.library(self.mode)
         elif device == "cuda":
-            code = self._program.gpu_code()
-            code.compile(log_stream)
+            self._program.gpu_code().compile(log_stream)
         else:
             raise ValueError(f"device is {device!r}: it must be 'cpu' or 'cuda'")
 
@@ -408,10 +419,11 @@ def check(
 
     kernel              RawKernel
     grid … shared_mem   as in a call
-    schedule            lane_order, block_order "forward" | "reverse" | "random"; resident (blocks alive at once); seed; watchdog
+    schedule            lane_order and block_order: "forward" | "reverse" | "random"; resident: blocks alive at once;
+                        seed; watchdog
 
-    Returns Report: .ok, .findings, .lines …; .arrays holds the arguments in their order, arrays as they were after the run
-    (a NumPy array, or a torch CPU tensor for a tensor; the arrays passed in are not touched).
+    Returns Report: .ok, .findings, .lines …; .arrays holds the arguments in their order, arrays as they were after the
+    run (a NumPy array, or a torch CPU tensor for a tensor; the arrays passed in are not touched).
     Never raises for what it finds; TypeError, ValueError and CompileError for what cannot be run at all.
     """
     if not isinstance(kernel, RawKernel):
@@ -419,13 +431,16 @@ def check(
     sizes = arguments.three(grid, "grid"), arguments.three(block, "block")
     library = kernel._program.library("checked")
     info = library.kernel(kernel.name)
-    arguments.device_of(info, args)  # refuses a mixture, which a launch could not use either
+    # A mixture of devices is refused: a launch could not use it either.
+    arguments.device_of(info, arguments.array_infos(info, args))
     copies = _copies(args)
     bound = arguments.bind(info, copies, strided=kernel.strided)
     arguments.check_shape(info, *sizes, shared_mem)
-    report = launch.run(
-        library, info, *sizes, bound, shared_mem, cooperative=kernel.enable_cooperative_groups, **schedule
-    )
+    if _nothing_to_do(*sizes, bound):
+        report = Report(info.name, *sizes, shared_mem, kernel.filename)
+    else:
+        cooperative = kernel.enable_cooperative_groups
+        report = launch.run(library, info, *sizes, bound, shared_mem, cooperative=cooperative, **schedule)
     report.arrays = tuple(copies)
     return report
 
@@ -437,7 +452,7 @@ def _nothing_to_do(grid: tuple, block: tuple, bound: list[Argument]) -> bool:
 
 
 def _copies(args: Sequence[Any]) -> list[Any]:
-    """The arguments with arrays copied to the host. Arrays that overlap are copied together and overlap in the copy too."""
+    """The arguments with arrays copied to the host. Arrays that overlap are copied together and overlap again."""
     copies = list(args)
     infos = {index: info for index, value in enumerate(args) if (info := arguments.array_info(value)) is not None}
     spans = sorted((*info.span, index) for index, info in infos.items())

@@ -40,3 +40,73 @@ def scan(a, b, initial_state=None, *, dim=1, reverse=False):
         last = a[t] * last + b[t]
         h[t] = last
     return np.moveaxis(h, 0, dim), np.array(last, dtype)
+
+
+def selective_scan(
+    u, delta, A, B, C, D=None, z=None, delta_bias=None, delta_softplus=False, *,
+    initial_state=None, seq_idx=None, cu_seqlens=None,
+):  # fmt: skip
+    """Mamba's selective scan, one step, one channel and one state after the other.
+
+    For each step h = exp(delta A) h + delta B u, y = C . h + D u, and y silu(z) if there is a z; delta_bias is added to
+    delta first, then softplus if asked (the identity above 20).
+
+    u, delta, z     (batch, length, channels)
+    A               (channels, states)
+    B, C            (batch, length, states), (batch, length, groups, states), or fixed: (channels, states)
+    D, delta_bias   (channels,)
+    initial_state   (batch, channels, states), with cu_seqlens (sequences, channels, states); None means zeros
+    seq_idx         (batch, length) labels; a change of label starts again from zero, negative labels are padding:
+                    y is 0 there and the state passes through. Only a row's first fragment sees its initial state
+    cu_seqlens      (sequences + 1,) cumulative lengths of the sequences that lie one after the other in batch row 0
+
+    Returns y (batch, length, channels) and the final states: (batch, channels, states), the last fragment's, or one for
+            each sequence of cu_seqlens. Both are new arrays of float64.
+    Source  Gu & Dao 2023, arXiv 2312.00752, algorithm 2 and equation 2.
+
+    >>> y, final = selective_scan(*np.ones((2, 1, 3, 1)), [[0.0]], *np.ones((2, 1, 3, 1)))
+    >>> y[0, :, 0]
+    array([1., 2., 3.])
+    """
+    u, delta, A, B, C = (np.asarray(item, np.float64) for item in (u, delta, A, B, C))
+    batch, length, channels = u.shape
+    states = A.shape[1]
+    delta = delta + (0.0 if delta_bias is None else np.asarray(delta_bias, np.float64))
+    if delta_softplus:
+        delta = np.where(delta > 20, delta, np.log1p(np.exp(np.minimum(delta, 20))))
+
+    def of_channel(table, b, t):
+        """(channels, states) of B or C at a step: a group of neighbouring channels shares a row."""
+        if table.ndim == 2:
+            return table
+        rows = table[b, t].reshape(-1, states)
+        return np.repeat(rows, channels // len(rows), axis=0)
+
+    slots = batch if cu_seqlens is None else len(cu_seqlens) - 1
+    begin = np.zeros((slots, channels, states)) if initial_state is None else np.asarray(initial_state, np.float64)
+    final = np.array(begin)
+    y = np.zeros(u.shape)
+    for b in range(batch):
+        h, label, slot = begin[b] if slots else None, None, b
+        for t in range(length):
+            if cu_seqlens is not None:
+                slot = int(np.searchsorted(np.asarray(cu_seqlens), t, side="right")) - 1
+                if t == cu_seqlens[slot]:
+                    h = begin[slot]
+            elif seq_idx is not None:
+                now = int(seq_idx[b][t])
+                if now < 0:
+                    continue
+                if label is not None and now != label:
+                    h = np.zeros((channels, states))
+                label = now
+            a = np.exp(delta[b, t][:, None] * A)
+            h = a * h + (delta[b, t] * u[b, t])[:, None] * of_channel(B, b, t)
+            y[b, t] = np.sum(of_channel(C, b, t) * h, axis=1)
+            if D is not None:
+                y[b, t] += np.asarray(D, np.float64) * u[b, t]
+            if z is not None:
+                gate = np.asarray(z, np.float64)[b, t]
+                y[b, t] *= gate / (1 + np.exp(-gate))
+            final[slot] = h
+    return y, final

@@ -10,7 +10,7 @@
     // first-bad: h[4]                                     where a wrong result starts
 
 A file may hold several launches, each with its own args and expect. `//! race` behind a line: a finding of this kind
-must name the line. `//! race?`: it may. `//! wrong-result`: the line is to blame for wrong numbers, nothing is found.
+must name the line, and no other. `//! wrong-result`: the line is to blame for wrong numbers, and nothing is found.
 """
 import re
 import zlib
@@ -25,7 +25,7 @@ from ssmlab.simt.includes import paste
 TESTS = Path(__file__).resolve().parent
 RIGHT = sorted((TESTS / "right").glob("*.cu"))
 MUTANTS = sorted((TESTS / "mutants").glob("*.cu"))
-MARKER = re.compile(r"//!\s*([\w? -]+)$")
+MARKER = re.compile(r"//!\s*([\w -]+)$")
 KERNEL = re.compile(r'extern "C" __global__[^{]*?void (\w+)\(')
 KEYS = ("launch", "args", "expect", "schedule", "severity", "refused", "first-bad")
 
@@ -91,6 +91,7 @@ def _value(text, rng):
         kind, dtype, shape = match[1], match[2] or "float32", tuple(int(n) for n in match[3].split(","))
         make = {
             "decay": lambda: rng.uniform(0.5, 0.95, shape),
+            "slow": lambda: rng.uniform(0.97, 1.0, shape),  # a state is still felt hundreds of steps later
             "normal": lambda: rng.standard_normal(shape),
             "small": lambda: rng.integers(-8, 9, shape),  # sums of these are exact in float32
             "modulo7": lambda: np.arange(np.prod(shape)).reshape(shape) % 7,
@@ -109,7 +110,7 @@ def _value(text, rng):
 
 @dataclass(frozen=True)
 class Case:
-    """One launch of one file. shape of grid and block as written; marks {kind: {line: must it be named}}."""
+    """One launch of one file. shape of grid and block as written; marks {kind: {lines that must be named}}."""
 
     path: Path
     number: int  # which launch of the file, from 0
@@ -130,7 +131,10 @@ class Case:
 
     @property
     def id(self):
-        return self.path.stem + (f"[{' '.join(self.options)}]" if self.header["several"] else "")
+        """The file's name; where it has several launches, with the number, the options and the scalars of this one."""
+        scalars = [part for part in self.args.split() if re.fullmatch(r"\w+=\d+", part)]
+        return self.path.stem + (f"[{' '.join([str(self.number), *self.options, *scalars])}]" if self.header["several"]
+                                 else "")
 
     def source(self):
         """The text with affine.cuh pasted in; line numbers are those of the file."""
@@ -147,7 +151,7 @@ class Case:
                  for k, v in self.arguments().items()}
         outputs = [part.split("=", 1) for part in self.expect.split(";") if part.strip()]
         names = {"np": np, **ORACLE, **given}
-        return {name.strip(): np.asarray(eval(text, {"__builtins__": {}}, names)) for name, text in outputs}
+        return {name.strip(): np.asarray(eval(text, dict(names))) for name, text in outputs}
 
     def first_bad(self, got):
         """'h[4]' for the first output element that is not right, None if all are. got {name: array}."""
@@ -175,7 +179,7 @@ def cases(path):
     for number, line in enumerate(lines, 1):
         match = MARKER.search(line)
         for kind in match[1].split() if match else ():
-            marks.setdefault(kind.rstrip("?"), {})[number] = not kind.endswith("?")
+            marks.setdefault(kind, set()).add(number)
     args = [value for key, value in entries if key == "args"]
     expect = [value for key, value in entries if key == "expect"] or [""] * len(launches)
     assert len(launches) == len(args) == len(expect) > 0, f"{path}: each launch needs its args, and its expect or none"
@@ -206,9 +210,46 @@ def ladder(version_path, tile, rows, length):
 LADDER = [kernels.path(name) for name in kernels.names() if re.match(r"block_scan_v\d", name)]
 
 
+def _access_launches():
+    """{file: [(grid, block, option, args, expect)]} for the access patterns of notebook 03."""
+    banks = [((1,), (32,), f"-DELEMENT={element}", f"x=small[{32 * n}] y=nan[{32 * n}] stride={stride}", "y = x")
+             for element, n, strides in (("float", 1, (1, 2, 8, 16, 17, 32, 33)), ("float2", 2, (1, 2, 16, 17)),
+                                         ("float4", 4, (1, 2, 8, 9)))
+             for stride in strides]
+    stride = [((2,), (128,), f"-DELEMENT={element}", f"x=small[{n * 256 * 32}] y=nan[{n * 250}] n=250 {more}", "")
+              for element, n in (("float", 1), ("float4", 4))
+              for more in ("stride=1 offset=0", "stride=1 offset=1", "stride=2 offset=0", "stride=8 offset=0")]
+    walk = [((1,), (64,), "-std=c++17", "x=small[512] y=nan[512] channels=64 steps=8 " + strides, "")
+            for strides in ("channel_stride=8 step_stride=1", "channel_stride=1 step_stride=64")]
+    return {
+        "access_banks.cu": banks,
+        "access_stride.cu": stride,
+        "access_runs.cu": [((2,), (128,), "-DRUN=4", "x=small[1000] y=nan[1000] n=1000", "y = 2 * x")],
+        "access_transpose.cu": [((2, 3), (32, 8), "-std=c++17", "x=small[96,64] y=nan[64,96] rows=96 columns=64",
+                                 "y = x.T")],
+        "access_walk.cu": walk,
+    }
+
+
+ACCESS = _access_launches()
+
+
 def launches(path):
-    """The launches of any of these files: what its header says, or for the ladder rows of 256 and of 1024 steps."""
-    return [ladder(path, 256, 4, 256), ladder(path, 1024, 2, 1000)] if path in LADDER else cases(path)
+    """The launches of any of these files: what its header says, and for kernels_cu rows of 256 and of 1024 steps."""
+    if path in LADDER:
+        return [ladder(path, 256, 4, 256), ladder(path, 1024, 2, 1000)]
+    if path.parent == kernels.FOLDER:
+        return [Case(path, n, grid, block, 0, (option,), False, {}, args, expect,
+                     header={"several": True, "base": None}, marks={})
+                for n, (grid, block, option, args, expect) in enumerate(ACCESS[path.name])]
+    return cases(path)
+
+
+def raw_kernel(case, **more):
+    import ssmlab  # here: launch_case.py must not wait for it
+
+    return ssmlab.RawKernel(case.source(), case.kernel, options=case.options, filename=case.path.name,
+                            enable_cooperative_groups=case.cooperative, **more)
 
 
 def check(case, **schedule):
@@ -218,15 +259,20 @@ def check(case, **schedule):
     wanted = dict(word.split("=") for word in case.header.get("schedule", "").split())
     if "resident" in wanted:
         wanted["resident"] = int(wanted["resident"])
-    kernel = ssmlab.RawKernel(case.source(), case.kernel, options=case.options, filename=case.path.name,
-                              enable_cooperative_groups=case.cooperative)
-    return ssmlab.check(kernel, case.grid, case.block, list(case.arguments().values()), case.shared,
+    return ssmlab.check(raw_kernel(case), case.grid, case.block, list(case.arguments().values()), case.shared,
                         **{**schedule, **wanted})
 
 
 def results(case, report):
     """{argument name: array after the run}."""
     return dict(zip(case.arguments(), report.arrays, strict=True))
+
+
+def run(case, to_device=np.asarray, **more):
+    """Launch a RawKernel on arrays made by `to_device`; returns {argument name: array after the run}."""
+    values = {k: to_device(v) if isinstance(v, np.ndarray) else v for k, v in case.arguments().items()}
+    raw_kernel(case, **more)(case.grid, case.block, list(values.values()), shared_mem=case.shared)
+    return {k: v.get() if hasattr(v, "get") else v for k, v in values.items()}
 
 
 def code_lines(text):

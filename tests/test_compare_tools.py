@@ -63,7 +63,8 @@ def test_a_launch_that_may_kill_its_context_or_hang_is_alone_in_its_process():
 
 def test_every_file_is_launched_once_a_tool():
     launched = [one for paths, _ in compare_tools.batches(compare_tools.launchable()) for one in paths]
-    assert sorted(launched) == sorted([*files.LADDER, *files.RIGHT, *files.MUTANTS])
+    access = [path for path in files.kernels.FOLDER.glob("access_*.cu")]
+    assert sorted(launched) == sorted([*files.LADDER, *access, *files.RIGHT, *files.MUTANTS])
 
 
 def test_agreement_needs_a_common_line():
@@ -77,11 +78,26 @@ def test_agreement_needs_a_common_line():
     assert compare_tools.agreement([], speaks, "right") == "both silent"
 
 
-def test_the_table_in_the_readme_is_the_one_of_the_committed_numbers():
+@pytest.fixture
+def document():
     if not compare_tools.OUT.exists():
         pytest.skip("no GPU run is committed yet")
+    return json.loads(compare_tools.OUT.read_text(encoding="utf-8"))
+
+
+def test_every_disagreement_has_its_reason(document):
+    explained = ("agree", "both silent")
+    assert [r["kernel"] for r in document["rows"] if r["agree"] not in explained and not compare_tools.reason(r)] == []
+    assert [r["id"] for r in document["counters"] if not r["equal"] and not compare_tools.counter_reason(r)] == []
+
+
+def test_the_right_kernels_are_right_on_the_gpu(document):
+    right = [row for row in document["rows"] if not row["marked"]]
+    assert [row["kernel"] for row in right if row["alone"] not in ("right", "ran")] == []
+
+
+def test_the_table_in_the_readme_is_the_one_of_the_committed_numbers(document):
     text = compare_tools.README.read_text(encoding="utf-8")
     table = text.split(compare_tools.MARKS[0])[1].split(compare_tools.MARKS[1])[0].strip()
-    document = json.loads(compare_tools.OUT.read_text(encoding="utf-8"))
     assert table == compare_tools.render(document).strip()
     assert [row["kernel"] for row in document["rows"]] == [one.stem for one, _ in compare_tools.launchable()]

@@ -1,4 +1,4 @@
-"""Compilers, the build cache, compile errors in the learner's own lines, and what a compiled library tells of its kernels."""
+"""Compilers, the build cache, compile errors in the learner's own lines, and what a library tells of its kernels."""
 
 import os
 import shutil
@@ -38,7 +38,7 @@ def refused(text, **kwargs):
 
 
 def test_an_error_names_the_learners_line_and_column_under_a_caret(each_compiler):
-    text = '__device__ int f() { return 1; }\nextern "C" __global__ void k(float* x) {\n\tint i = 1;  /* é */ x[i] = wrong + 1;\n}\n'
+    text = '// first\nextern "C" __global__ void k(float* x) {\n\tint i = 1;  /* é */ x[i] = wrong + 1;\n}\n'
     error = refused(text)
     assert (error.filename, error.line, error.column) == ("kernel.cu", 3, text.split("\n")[2].index("wrong") + 1)
     shown = str(error).splitlines()
@@ -53,13 +53,17 @@ def test_an_error_behind_a_shared_declaration_keeps_its_column(each_compiler):
 
 
 def test_several_errors_come_in_the_order_of_the_text(each_compiler):
-    error = refused('static_assert(TILE == 4, "TILE: four steps");\nextern "C" __global__ void k() { wrong; }\n#error stop here\n', options=("-DTILE=5",))  # fmt: skip
+    error = refused(
+        'static_assert(TILE == 4, "TILE: four steps");\nextern "C" __global__ void k() { wrong; }\n#error stop here\n',
+        options=("-DTILE=5",),
+    )
     assert [problem.line for problem in error.problems] == [1, 2, 3]
     assert "TILE: four steps" in error.problems[0].message and "stop here" in error.problems[2].message
 
 
 def test_an_error_inside_a_template_names_the_line_and_who_asked_for_it(each_compiler):
-    text = 'template <class T> __device__ T half(T x) {\n  return x.half;\n}\nextern "C" __global__ void k(float* x) {\n  x[0] = half(x[0]);\n}\n'
+    template = "template <class T> __device__ T half(T x) {\n  return x.half;\n}\n"
+    text = template + 'extern "C" __global__ void k(float* x) {\n  x[0] = half(x[0]);\n}\n'
     error = refused(text)
     assert error.line == 2 and "return x.half;" in str(error)
     assert "kernel.cu:5" in str(error) and "the template is used here" in str(error)
@@ -106,8 +110,8 @@ struct Pair { float a, b; };
 enum Mode { UP, DOWN };
 template <class T, int N> __global__ void __launch_bounds__(N * 2) generic(T* x, const T y) { x[0] = y; }
 extern "C" __global__ __launch_bounds__(TILE) void k(
-    const real* a, Pair p, const float4* v, unsigned long long z, const __half* h, __nv_bfloat16* b, const void* any, Mode m,
-    bool flag, float** rows, volatile int* spin, Pair* pairs, signed char c, float2 two) {}
+    const real* a, Pair p, const float4* v, unsigned long long z, const __half* h, __nv_bfloat16* b, const void* any,
+    Mode m, bool flag, float** rows, volatile int* spin, Pair* pairs, signed char c, float2 two) {}
 """
 
 
@@ -116,11 +120,21 @@ def test_exact_types_of_all_parameters_are_known(each_compiler):
     kernel = library.kernel("k")
     assert [p.name for p in kernel.parameters] == "a p v z h b any m flag rows spin pairs c two".split()
     assert [(p.pointer, p.const, p.type.kind, p.type.size, p.type.lanes) for p in kernel.parameters] == [
-        (True, True, "float", 4, 1), (False, False, "struct", 8, 1), (True, True, "float", 16, 4), (False, False, "uint", 8, 1),
-        (True, True, "half", 2, 1), (True, False, "bfloat16", 2, 1), (True, True, "void", 0, 1), (False, False, "int", 4, 1),
-        (False, False, "bool", 1, 1), (True, False, "pointer", 8, 1), (True, False, "int", 4, 1), (True, False, "struct", 8, 1),
-        (False, False, "int", 1, 1), (False, False, "float", 8, 2),
-    ]  # fmt: skip
+        (True, True, "float", 4, 1),
+        (False, False, "struct", 8, 1),
+        (True, True, "float", 16, 4),
+        (False, False, "uint", 8, 1),
+        (True, True, "half", 2, 1),
+        (True, False, "bfloat16", 2, 1),
+        (True, True, "void", 0, 1),
+        (False, False, "int", 4, 1),
+        (False, False, "bool", 1, 1),
+        (True, False, "pointer", 8, 1),
+        (True, False, "int", 4, 1),
+        (True, False, "struct", 8, 1),
+        (False, False, "int", 1, 1),
+        (False, False, "float", 8, 2),
+    ]
     assert kernel.parameters[3].type.name == "unsigned long long" and kernel.launch_bounds == 128
     generic = library.kernel("generic<double,32>")
     assert [p.ctype for p in generic.parameters] == ["double*", "double"] and generic.launch_bounds == 64
@@ -131,7 +145,8 @@ def test_exact_types_of_all_parameters_are_known(each_compiler):
 
 @pytest.mark.parametrize("mode", ["checked", "native"])
 def test_variables_in_device_memory_can_be_reached(each_compiler, mode):
-    text = '__constant__ float w[3] = {1, 2, 3};\nnamespace lab { __device__ int n = 7; }\nextern "C" __global__ void k() {}\n'
+    variables = "__constant__ float w[3] = {1, 2, 3};\nnamespace lab { __device__ int n = 7; }\n"
+    text = variables + 'extern "C" __global__ void k() {}\n'
     library = build(text, mode=mode)
     assert np.ndarray((3,), np.float32, compiler.global_buffer(library, "w")).tolist() == [1, 2, 3]
     assert np.ndarray((), np.int32, compiler.global_buffer(library, "lab::n")) == 7

@@ -12,7 +12,7 @@ from ssmlab import kernels
 VERSIONS = [files.KERNEL.search(path.read_text(encoding="utf-8"))[1] for path in files.LADDER]
 PATHS = dict(zip(VERSIONS, files.LADDER, strict=True))
 each_version = pytest.mark.parametrize("version", VERSIONS)
-TOLERANCE = 2.5e-6  # relative to the largest state of the row; WORST
+TOLERANCE = 4e-6  # relative to the row's largest state; the worst of 5400 rows was 9.0e-7, with decays near one
 TABLE = (kernels.FOLDER / "README.md").read_text(encoding="utf-8")
 
 
@@ -37,8 +37,9 @@ def problem(rows, length, low=0.5, high=0.95, seed=0):
 
 
 def error(h, a, b):
+    """The worst row's largest deviation from the float64 loop, relative to that row's largest state."""
     want = files.scan(a.astype("float64"), b.astype("float64"))
-    return np.max(np.abs(h - want), initial=0) / np.max(np.abs(want), initial=1e-30)
+    return np.max(np.max(np.abs(h - want), axis=1) / np.max(np.abs(want), axis=1))
 
 
 @pytest.mark.parametrize("tile", [32, 64, 256])
@@ -63,6 +64,23 @@ def test_whole_numbers_come_out_exactly(version):
         ones = np.ones((1, n), "float32")
         _, h = run(version, ones, ones, tile=n)
         assert h[0].tolist() == list(range(1, n + 1))
+
+
+@pytest.mark.parametrize("tile", [32, 256, 1024])
+@each_version
+def test_each_version_is_right_without_checks_too(version, tile):
+    case = files.ladder(PATHS[version], tile, 5, tile - 3)
+    assert case.first_bad(files.run(case, mode="native")) is None
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("tile", [32, 256, 1024])
+@each_version
+def test_each_version_is_right_on_a_gpu(version, tile):
+    import cupy
+
+    case = files.ladder(PATHS[version], tile, 5, tile - 3)
+    assert case.first_bad(files.run(case, to_device=cupy.asarray)) is None
 
 
 def header(version, word):

@@ -4,9 +4,10 @@ Nothing in the package imports this folder; it is the only place where matplotli
 """
 
 from ssmlab.lab import exercises
+from ssmlab.lab.access import access_figure
 from ssmlab.lab.environment import device, here
 from ssmlab.lab.figures import COLORS, figure, setup
 from ssmlab.lab.kernel_cell import kernel_cell
 from ssmlab.lab.network import network
 
-__all__ = ["COLORS", "device", "exercises", "figure", "here", "kernel_cell", "network", "setup"]
+__all__ = ["COLORS", "access_figure", "device", "exercises", "figure", "here", "kernel_cell", "network", "setup"]

@@ -2,11 +2,11 @@
 
     edit to result      a 60-line scan kernel with one line changed, on 262,144 elements: compile, check, report
     first kernel        a new process and an empty cache: until the first checked result is there, import included
-    checked             ns for each access to memory that is checked (the whole call, copies included)
+    checked             ns for each checked access to memory, of 4 or 8 bytes (the whole call, copies included)
     native              ns for each thread at each barrier, one block on one core, shared memory in between
 
-Times are the best of a few; what a machine with other work to do adds is not the subject. Prints a table with the bars
-beside, and writes JSON when asked to.
+The first two are wall time, the others processor time of this process; each is the best of a few. Prints a table with
+the bars beside, and writes JSON when asked to.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ KERNEL = "block_scan_v2_double_buffer.cu"
 BARS = {  # column: (unit, bar, or a bar for each compiler)
     "edit to result": ("s", 1.0),
     "first kernel": ("s", {"g++": 5.0, "zig": 2.0}),
-    "checked, blocks of 256": ("ns/access", 40.0),
-    "checked, blocks of 1024": ("ns/access", 40.0),
+    "checked, 4 B, blocks of 256": ("ns/access", 40.0),
+    "checked, 4 B, blocks of 1024": ("ns/access", 40.0),
+    "checked, 8 B, blocks of 256": ("ns/access", 40.0),
     "native, blocks of 32": ("ns/thread/barrier", 10.0),
     "native, blocks of 256": ("ns/thread/barrier", 10.0),
     "native, blocks of 1024": ("ns/thread/barrier", 10.0),
@@ -53,18 +54,18 @@ extern "C" __global__ void rounds(float* out, int count) {
         cells[1 - now][t] = t > 0 ? 0.5f * (cells[now][t] + cells[now][t - 1]) : cells[now][t];
         __syncthreads();
     }
-    out[t] = cells[count % 2][t];
+    out[blockIdx.x * blockDim.x + t] = cells[count % 2][t];
 }
 """
 
 
-def seconds(action, times):
+def seconds(action, times, clock=time.perf_counter):
     """The best of some calls."""
     best = float("inf")
     for _ in range(times):
-        start = time.perf_counter()
+        start = clock()
         action()
-        best = min(best, time.perf_counter() - start)
+        best = min(best, clock() - start)
     return best
 
 
@@ -112,10 +113,18 @@ def first_kernel(compiler, turns=2):
 
 
 def checked_access(tile, turns=3):
-    """[ns] for each access of a scan that is compiled already."""
+    """[ns] for each access of a scan of pairs (8 bytes an access) that is compiled already."""
     text = kernels.source(KERNEL)
     accesses = checked_scan(text, tile).accesses
-    return seconds(lambda: checked_scan(text, tile), turns) / accesses * 1e9
+    return seconds(lambda: checked_scan(text, tile), turns, time.process_time) / accesses * 1e9
+
+
+def checked_float_access(threads, turns=3):
+    """[ns] for each access of the same kernel that native_barrier runs (4 bytes an access), in many blocks."""
+    kernel = RawKernel(ROUNDS, "rounds")
+    call = [kernel, (ELEMENTS // threads,), (threads,), [np.zeros(ELEMENTS, np.float32), np.int32(8)]]
+    accesses = check(*call).accesses
+    return seconds(lambda: check(*call), turns, time.process_time) / accesses * 1e9
 
 
 def native_barrier(threads, turns=5):
@@ -124,7 +133,8 @@ def native_barrier(threads, turns=5):
     count = 2_000_000 // threads
     arguments = [np.zeros(threads, np.float32), np.int32(count)]
     kernel((1,), (threads,), arguments)
-    return seconds(lambda: kernel((1,), (threads,), arguments), turns) / (threads * (count + 1)) * 1e9
+    spent = seconds(lambda: kernel((1,), (threads,), arguments), turns, time.process_time)
+    return spent / (threads * (count + 1)) * 1e9
 
 
 def compilers(wanted):
@@ -138,7 +148,8 @@ def measure(name, command):
     """{column: number} for one compiler."""
     os.environ["CXX"] = command
     numbers = {"first kernel": first_kernel(command), "edit to result": edit_to_result()}
-    numbers |= {f"checked, blocks of {tile}": checked_access(tile) for tile in (256, 1024)}
+    numbers |= {f"checked, 4 B, blocks of {tile}": checked_float_access(tile) for tile in (256, 1024)}
+    numbers["checked, 8 B, blocks of 256"] = checked_access(256)
     numbers |= {f"native, blocks of {threads}": native_barrier(threads) for threads in (32, 256, 1024)}
     return {column: round(numbers[column], 3) for column in BARS}
 
@@ -150,7 +161,7 @@ def bar(column, compiler):
 
 def table(rows):
     """One line a measurement, one column a compiler; the bar last, and a mark where a number is over it."""
-    lines = [f"{'':26}{'':20}" + "".join(f"{name:>10}" for name in rows) + f"{'at most':>16}"]
+    lines = [f"{'':30}{'':20}" + "".join(f"{name:>10}" for name in rows) + f"{'at most':>16}"]
     for column, (unit, limit) in BARS.items():
         cells = ""
         for name, numbers in rows.items():
@@ -158,7 +169,7 @@ def table(rows):
             over = most is not None and not numbers[column] <= most
             cells += f"{numbers[column]:>9.2f}" + ("!" if over else " ")
         told = ", ".join(f"{k} {v:g}" for k, v in limit.items()) if isinstance(limit, dict) else f"{limit:g}"
-        lines.append(f"{column:26}{unit:20}{cells}{told:>16}")
+        lines.append(f"{column:30}{unit:20}{cells}{told:>16}")
     return "\n".join(lines)
 
 

@@ -2,7 +2,7 @@
 
 Interface (used by launch.py, lines.py, rawkernel.py)
 
-    build(translation, mode="checked") -> Library          mode: "checked" (-O0, hooks, bounds, debug lines) or "native" (-O2)
+    build(translation, mode="checked") -> Library    mode: "checked" (-O0, hooks, bounds, debug lines) or "native" (-O2)
     Library.path          of the .so / .dylib / .dll, which keeps its debug lines in checked mode
            .cdll          ctypes.CDLL of it; it holds the runtime too (linked statically: each library has its own)
            .mode          "checked" | "native"
@@ -15,7 +15,7 @@ Interface (used by launch.py, lines.py, rawkernel.py)
 
 What the runtime is compiled with (once per compiler and mode)
     runtime/runtime.cpp, -O2, no hooks, C++17, include folders runtime/ and include/
-    -DSIMT_CHECKED=1 or 0: the same macro that the kernel's text is compiled with, so that simt.h can tell the modes apart
+    -DSIMT_CHECKED=1 or 0: the same macro that the kernel's text is compiled with, so that simt.h knows the mode
 """
 
 from __future__ import annotations
@@ -104,6 +104,7 @@ def build(translation: Translation, mode: str = "checked") -> Library:
     host = translation.host
     flags = [
         *compiler.flags(mode),
+        *(["-fsanitize-coverage=trace-pc"] if mode == "native" and _may_wait(translation) else []),
         f"-std={host.standard}",
         f"-ffp-contract={'fast' if host.contract else 'off'}",
         f"-DSIMT_CHECKED={int(mode == 'checked')}",
@@ -122,6 +123,11 @@ def build(translation: Translation, mode: str = "checked") -> Library:
             path = _compile(translation, compiler, flags, _runtime_object(compiler, mode), path.name)
         library = _loaded[key] = Library(path, translation, mode, compiler)
     return library
+
+
+def _may_wait(translation: Translation) -> bool:
+    """May a thread poll for what another writes? Native mode must then be able to interrupt it (a third slower)."""
+    return any(name == "volatile" or name.startswith(("atomic", "__nanosleep", "__ldcv")) for name in translation.uses)
 
 
 def _digest(*parts: str) -> str:

@@ -9,7 +9,8 @@ from .source import Translation
 from .thunks import EXPRESSION_FILE
 
 _SAYING = re.compile(
-    r"^(?P<file>(?:[A-Za-z]:)?[^:\n]+):(?P<line>\d+):(?:(?P<column>\d+):)?\s+(?P<word>fatal error|error|note|warning): (?P<text>.*)$"
+    r"^(?P<file>(?:[A-Za-z]:)?[^:\n]+):(?P<line>\d+):(?:(?P<column>\d+):)?\s+"
+    r"(?P<word>fatal error|error|note|warning): (?P<text>.*)$"
 )
 _REQUIRED = re.compile(
     r"^(?P<file>(?:[A-Za-z]:)?[^:\n]+):(?P<line>\d+):(?:(?P<column>\d+):)?\s+(?:recursively )?required (?:from|by)"
@@ -20,8 +21,8 @@ _FROM_HERE = re.compile(r"in instantiation of|requested here|while substituting|
 def read_problems(told: str, translation: Translation) -> list[Problem]:
     """The errors in a compiler's output, each at the learner's line and column.
 
-    An error inside a header of the dialect is shown at the learner's line that led there. Notes stay where they point into
-    the learner's text.
+    An error inside a header of the dialect is shown at the learner's line that led there. Notes stay where they point
+    into the learner's text.
     """
     problems: list[Problem] = []
     current: Problem | None = None
@@ -87,8 +88,9 @@ def _line(translation: Translation, filename: str, line: int) -> str:
 
 
 _NOT_CONSTANT = re.compile(
-    r"not (?:usable in|a|an integral) constant|non-type template argument|variable length|array bound|not an integral constant"
-    r"|variably modified|expression must have|template argument \d+ is invalid|size of array|no matching function for call to 'simt_shared'"
+    r"not (?:usable in|a|an integral) constant|non-type template argument|variable length|array bound"
+    r"|variably modified|expression must have|template argument \d+ is invalid|size of array"
+    r"|no matching function for call to 'simt_shared'"
 )
 
 
@@ -99,7 +101,10 @@ def _plain(problem: Problem, translation: Translation) -> str:
     ]
     if arrays and _NOT_CONSTANT.search(problem.message):
         names = ", ".join(array.name for array in arrays)
-        return f"the size of __shared__ {names} must be known when the kernel is compiled (a number, a macro, a template argument)"
+        return (
+            f"the size of __shared__ {names} must be known when the kernel is compiled: "
+            "a number, a macro or a template argument"
+        )
     message = problem.message.replace("simt_shared", "__shared__")
     return re.sub(r"\bsimt_(?:here|aligned|struct)_\d+", "__shared__", message)
 

@@ -18,7 +18,7 @@ class _Unknown(Exception):
 
 
 def active_tokens(text: Text, macros: dict[str, str]) -> tuple[list[Token], list[Token]]:
-    """(code tokens, directives) of the branches that are kept, or that may be kept because the condition is not known here.
+    """(code tokens, directives) of the branches that are kept, or may be kept because the condition is not known here.
 
     macros are the -D options. A branch of an unknown condition stays in, except that the tokens "{" and "}" of a second
     branch are left out when it opens and closes differently from the first, so that nesting can still be followed.

@@ -1,7 +1,8 @@
 """Pastes local includes into a text, with #line, so that one string is the whole kernel.
 
-CuPy's disk cache knows a text and its options, not the headers it includes: after an edit of a header the old binary would
-be used. With the header pasted, text and cache key agree, and the translation for the CPU sees the header's `__shared__` too.
+CuPy's disk cache knows a text and its options, not the headers it includes: after an edit of a header the old binary
+would be used. With the header pasted, text and cache key agree, and the translation for the CPU sees the header's
+`__shared__` too.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ def paste(text: str, filename: str, folders: Iterable[Path | str]) -> str:
     """The text with each `#include` of a file in `folders` replaced by that file; other includes stay as they are.
 
     `#include "x"` is looked up beside the including file first. A file with `#pragma once` is pasted once.
-    Raises CompileError (line and name) for `#include "x"` that is nowhere, and for files that include each other in a circle.
+    Raises CompileError (line and name) for `#include "x"` that is nowhere, and for files that include each other in a
+    circle.
     """
     return _paste(text, filename, None, [Path(folder) for folder in folders], set(), 0)
 

@@ -1,11 +1,11 @@
-"""NVRTC and nvcc options: which mean something on a CPU, which are accepted because they cannot matter here, which are refused."""
+"""NVRTC's options: which mean something on a CPU, which are accepted because they cannot matter, which are refused."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-# Accepted and without effect here: they choose a GPU, its code generator, its debug information, or its float shortcuts.
+# Accepted and without effect here: they choose a GPU, its code generator, debug information, or float shortcuts.
 # A CPU rounds each operation as IEEE 754 says, so results may differ from the GPU's in the last bits either way.
 _WITHOUT_EFFECT = re.compile(
     r"""(?:
@@ -46,7 +46,7 @@ _LONG_FORMS = (("--define-macro=", "-D"), ("--undefine-macro=", "-U"), ("--inclu
 
 @dataclass(frozen=True)
 class HostOptions:
-    """What is left for a host compiler: macros in order ("-DNAME=value", "-UNAME"), include folders, standard, contraction."""
+    """What is left for a host compiler. macros: in order, "-DNAME=value" and "-UNAME"; contract: may a*b+c be fused?"""
 
     macros: tuple[str, ...] = ()
     include_folders: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class HostOptions:
 
 
 def host_options(options: tuple[str, ...] | list[str]) -> HostOptions:
-    """Sort compile options. Raises TypeError for a string in place of a sequence, ValueError naming an option that is unknown."""
+    """Sort compile options. Raises TypeError for a string in place of a tuple, ValueError naming an unknown option."""
     if isinstance(options, str):
         raise TypeError(f"options is the string {options!r}: it must be a tuple of strings, such as ({options!r},)")
     words = list(options)

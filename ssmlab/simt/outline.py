@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from .conditions import active_tokens, constant
 from .options import host_options
-from .signature import KernelInfo, text_parameter
+from .signature import KernelInfo, TypeInfo, text_parameter
 from .tokens import Text, Token
 
 
@@ -29,6 +29,8 @@ def unknown_kernel(name: str, filename: str, kernels) -> UnknownKernel:
 
 def find_kernel(kernels: dict[str, KernelInfo], name: str, filename: str) -> KernelInfo:
     """The kernel of a name or a name expression, spaces ignored. Raises UnknownKernel."""
+    if name in kernels:
+        return kernels[name]
     for known, info in kernels.items():
         if squeeze(known) == squeeze(name):
             return info
@@ -86,8 +88,9 @@ def spelled(tokens: list[Token]) -> str:
 
 
 class Outline:
-    """tokens, directives (of the branches that the preprocessor keeps), partner (of each bracket), functions, definitions,
-    shared and variables (declarations), aliases, kernels, and problems: (offset, message) of what cannot be read.
+    """tokens, directives (of the branches that the preprocessor keeps), partner (of each bracket), functions,
+    definitions, shared and variables (declarations), aliases, kernels, and problems: (offset, message) of what cannot
+    be read.
     """
 
     _WITH_ARGUMENTS = {
@@ -96,6 +99,7 @@ class Outline:
         "__attribute__",
         "decltype",
         "__launch_bounds__",
+        "__maxnreg__",
         "noexcept",
         "__declspec",
     }
@@ -112,7 +116,10 @@ class Outline:
         self.shared: list[Statement] = []
         self.variables: list[Statement] = []
         self.static_variables: list[Token] = []
+        self._kernel_macros = self._macros_for_kernels()
         self.aliases: dict[str, str] = {}
+        for offset in self.text.unterminated:
+            self.problems.append((offset, "this comment is never closed"))
         self._brackets()
         if not self.problems:
             with contextlib.suppress(_Unreadable):  # its place and reason are among the problems
@@ -127,7 +134,7 @@ class Outline:
         self.problems.append((token.start, message))
 
     def _brackets(self) -> None:
-        """Partner of each bracket: index to index. An unbalanced text is refused here, with the place of the bracket."""
+        """Partner of each bracket: index to index. An unbalanced text is refused with the place of the bracket."""
         self.partner: dict[int, int] = {}
         pairs = {")": "(", "]": "[", "}": "{"}
         opened: list[int] = []
@@ -143,7 +150,8 @@ class Outline:
                 if self.tokens[opened[-1]].text != pairs[token.text]:
                     line = self.text.position(token.start)[1]
                     opening = self.tokens[opened[-1]]
-                    self.problem(opening, f"{opening.text!r} is never closed: the next bracket is {token.text!r} in line {line}")
+                    message = f"{opening.text!r} is never closed: the next bracket is {token.text!r} in line {line}"
+                    self.problem(opening, message)
                     return
                 self.partner[index] = opened[-1]
                 self.partner[opened.pop()] = index
@@ -275,13 +283,25 @@ class Outline:
                 continue
             if token.kind == "punctuation" and token.text == "(":
                 before = self.tokens[index - 1] if index > start else token
-                if before.kind == "name" and before.text not in self._WITH_ARGUMENTS:
-                    return before.text
                 if any(word.text == "operator" for word in self.tokens[max(start, index - 4) : index]):
                     return "operator"
+                if before.text == ">":  # a specialisation: template <> __global__ void k<float>(…)
+                    before = self._before_angle(index - 1, start)
+                if before.kind == "name" and before.text not in self._WITH_ARGUMENTS:
+                    return before.text
                 index = self.partner[index]
             index += 1
         return None
+
+    def _before_angle(self, closing: int, start: int) -> Token:
+        """The token before the "<" that the ">" at `closing` ends."""
+        depth, index = 0, closing
+        while index > start:
+            depth += (self.tokens[index].text == ">") - (self.tokens[index].text == "<")
+            index -= 1
+            if depth == 0:
+                break
+        return self.tokens[index]
 
     @staticmethod
     def _path(scopes: list[_Scope]) -> str:
@@ -318,12 +338,22 @@ class Outline:
 
     # ---- kernels
 
+    def _macros_for_kernels(self) -> dict[str, list[str]]:
+        """Macros like `#define KERNEL extern "C" __global__ void`: name to the words that it stands for."""
+        macros = {
+            name: re.findall(r"\w+", text) for name, text in self._object_macros().items() if "__global__" in text
+        }
+        return {
+            name: words for name, words in macros.items() if words[-1] in ("__global__", "void", "static", "inline")
+        }
+
     def _kernel(self, start: int, opening: int, scopes: list[_Scope]) -> None:
         header = self.top(start, opening)
-        words = [token.text for token in header]
-        if "__global__" not in words:
+        mark = next(
+            (token for token in header if token.text == "__global__" or token.text in self._kernel_macros), None
+        )
+        if mark is None:
             return
-        mark = header[words.index("__global__")]
         if any(scope.kind == "class" for scope in scopes):
             self.problem(mark, "a __global__ function cannot be a member of a class")
             return
@@ -340,13 +370,15 @@ class Outline:
                 index = self.partner[index + 1]
             elif token.text in self._WITH_ARGUMENTS and following == "(":
                 index = self.partner[index + 1]
-            elif token.kind == "name" and following == "(":
+            elif token.kind == "name" and following == "(" and token.start > mark.start:
                 parameters = self.split(index + 2, self.partner[index + 1])
                 break
             index += 1
         else:
-            self.problem(mark, "a __global__ function needs a name and a parameter list")
-            return
+            if template is None:
+                self.problem(mark, "a __global__ function needs a name and a parameter list")
+            return  # template <> __global__ void k<float>(…): the template itself stands for it
+        words = [word for item in header for word in self._kernel_macros.get(item.text, (item.text,))]
         if "void" not in words[: words.index(token.text)]:
             self.problem(mark, f"kernel {token.text!r} must return void")
             return
@@ -410,6 +442,11 @@ class Outline:
             return
         self.variables.append(Statement(start, end, self._path(scopes)))
 
+    def known_type(self, words: str) -> tuple[TypeInfo, bool] | None:
+        """(type, is it behind a pointer) of these words, through typedefs; None where only a compiler knows it."""
+        read = text_parameter(Text(words, "type").tokens, self._object_macros() | self.aliases)
+        return None if read.type is None else (read.type, bool(read.pointer))
+
     def _alias(self, index: int) -> None:
         """Remember `using A = B;` and `typedef B A;`, for the types of parameters."""
         end = index
@@ -424,7 +461,7 @@ class Outline:
     # ---- names
 
     def _kernels(self, expressions: tuple[str, ...]) -> tuple[dict[str, KernelInfo], dict[str, Definition | None]]:
-        """The kernels that are no templates, then the expressions; and the definition of each, as far as it can be seen."""
+        """The kernels that are no templates, then the expressions; and the definition of each, if it can be seen."""
         infos: dict[str, KernelInfo] = {}
         found: dict[str, Definition | None] = {}
         for definition in self.definitions:
@@ -439,7 +476,7 @@ class Outline:
         return infos, found
 
     def _template(self, expression: str) -> Definition | None:
-        """The kernel that an expression names. None for a kernel that a macro makes, or in a text that cannot be read."""
+        """The kernel that an expression names. None for one that a macro makes, or in a text that cannot be read."""
         base = squeeze(expression).partition("<")[0].lstrip("&:")
         named = [definition for definition in self.definitions if definition.path + definition.name == base]
         for definition in named:

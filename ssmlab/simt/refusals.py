@@ -1,4 +1,4 @@
-"""CUDA that the CPU does not run, by name: each use is refused with its line instead of doing something else in silence."""
+"""CUDA that the CPU does not run, by name: each use is refused with its line, nothing is done otherwise in silence."""
 
 from __future__ import annotations
 
@@ -58,6 +58,18 @@ _HEADERS = (
     (re.compile(r"cuda_pipeline"), "asynchronous copies"),
     (re.compile(r"torch/|ATen/|c10/"), "PyTorch's C++ interface"),
 )
+# What a host header is usually wanted for, and where a kernel has it from: NVRTC has no host headers.
+_INSTEAD = {
+    "stdint": "int32_t and its kin come from <cuda/std/cstdint>",
+    "stddef": "size_t needs no header",
+    "limits": "INT_MAX comes from <cuda/std/climits>, numeric_limits from <cuda/std/limits>",
+    "float": "FLT_MAX is cuda::std::numeric_limits<float>::max() of <cuda/std/limits>",
+    "math": "math functions need no header; infinity and pi are CUDART_INF_F and CUDART_PI_F of <math_constants.h>",
+    "stdio": "printf needs no header",
+    "assert": "assert needs no header",
+    "string": "memcpy and memset need no header",
+    "type_traits": "is_same and the like come from <cuda/std/type_traits>",
+}
 _DIALECT = Path(__file__).resolve().parent / "include"  # a header that stands here is supported
 _INCLUDE = re.compile(r'#\s*include\s*[<"]([^>"]+)[>"]')
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -69,9 +81,13 @@ _NOT_IN_MACROS = {
 }
 
 
+_FIXED_WIDTH = re.compile(r"u?int(?:_fast|_least)?(?:8|16|32|64)_t|u?int(?:max|ptr)_t")
+_FIXED_WIDTH_HEADERS = re.compile(r"cuda/std/cstdint|cooperative_groups(?:/\w+)?\.h")
+
+
 def find(tokens: list[Token], directives: list[Token]) -> list[tuple[int, str]]:
     """(offset, message) of each thing that is not supported, in the order of the text."""
-    found = []
+    found = _fixed_width(tokens, directives)
     for index, token in enumerate(tokens):
         following = tokens[index + 1].text if index + 1 < len(tokens) else ""
         previous = tokens[index - 1].text if index else ""
@@ -94,6 +110,27 @@ def find(tokens: list[Token], directives: list[Token]) -> list[tuple[int, str]]:
     return sorted(found)
 
 
+def _fixed_width(tokens: list[Token], directives: list[Token]) -> list[tuple[int, str]]:
+    """The first uint32_t or the like in a text that neither includes nor declares it: NVRTC does not know it itself."""
+    for directive in directives:
+        include = _INCLUDE.match(directive.text)
+        if include and _FIXED_WIDTH_HEADERS.fullmatch(include[1]):
+            return []
+    declared, in_typedef = set(), False
+    for index, token in enumerate(tokens):
+        if token.text in ("typedef", ";"):
+            in_typedef = token.text == "typedef"
+        if not _FIXED_WIDTH.fullmatch(token.text):
+            continue
+        following = tokens[index + 1].text if index + 1 < len(tokens) else ""
+        if (in_typedef and following == ";") or (index and tokens[index - 1].text == "using"):
+            declared.add(token.text)
+        elif token.text not in declared:
+            advice = f"NVRTC knows {token.text} only after #include <cuda/std/cstdint>"
+            return [(token.start, f"{token.text!r}: {advice}")]
+    return []
+
+
 def _verb(reason: str) -> str:
     return "are not supported" if reason.partition(" (")[0].endswith("s") else "is not supported"
 
@@ -103,6 +140,12 @@ def _in_directive(directive: Token) -> list[tuple[int, str]]:
         for pattern, thing in _HEADERS:
             if pattern.match(include[1]) and not (_DIALECT / include[1]).is_file():
                 return [(directive.start, f"#include <{include[1]}>: {thing} {_verb(thing)} on a CPU")]
+        if not (_DIALECT / include[1]).is_file():
+            name = include[1].removesuffix(".h")
+            advice = _INSTEAD.get(name) or _INSTEAD.get(name.removeprefix("c"), "")
+            cuda = name.startswith(("cu", "sm_", "cooperative_groups", "mma", "vector_", "device_", "driver_"))
+            reason = "not supported on a CPU" if cuda else "a kernel cannot have host headers, NVRTC has none"
+            return [(directive.start, f"#include <{include[1]}>: {reason}{advice and ': '}{advice}")]
     if not re.match(r"#\s*define\b", directive.text):
         return []
     found = []

@@ -1,4 +1,4 @@
-"""Replaces spans of a text and remembers, for each character of the result, which character of the original it came from."""
+"""Replaces spans of a text and remembers, for each character of the result, where in the original it came from."""
 
 from __future__ import annotations
 

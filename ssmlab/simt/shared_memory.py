@@ -1,7 +1,7 @@
 """What becomes of `__shared__` declarations: references into the memory of the block that the thread belongs to.
 
-Each is one place in the block's memory, known to the runtime by an index and an instance, so that the same text works for
-several blocks at once, in templates, and in functions called from several kernels.
+Each is one place in the block's memory, known to the runtime by an index and an instance, so that the same text works
+for several blocks at once, in templates, and in functions called from several kernels.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from .outline import Outline, Statement
 from .rewriting import Rewriting
 from .tokens import Token
 
-
 _INVOLVED = "this __shared__ declaration is too involved to translate: give the type a name first, with `using`"
 
 
 @dataclass(frozen=True)
 class SharedArray:
-    """A __shared__ declaration. index: INDEX of simt_shared (-1 for `extern __shared__`, which has no size of its own)."""
+    """A __shared__ declaration. index: INDEX of simt_shared (-1 for `extern __shared__`, which has no size)."""
 
     index: int
     name: str
@@ -68,7 +67,7 @@ class SharedDeclarations:
                 self.rewriting.insert(self.tokens[function.opening].end, " " + " ".join(lines))
 
     def _pieces(self, first: int, end: int, here: str) -> list:
-        """The replacement of the declaration [first, end]; at file scope (here "void") it goes to self._at_file_scope instead."""
+        """The replacement of the declaration [first, end]; at file scope (here "void") it goes to _at_file_scope."""
         mark = next(token for token in self.tokens[first:end] if token.text == "__shared__")
         specifiers: list[Token] = []
         alignment: list[Token] = []
@@ -224,7 +223,8 @@ class SharedDeclarations:
         )
         spelled = " ".join(spelled.split()) + pointers
         earlier = self._dynamic_types.setdefault(name, (spelled, line))
-        if earlier[0] != spelled:
+        kinds = [self.outline.known_type(words) for words in (spelled, earlier[0])]
+        if None not in kinds and kinds[0] != kinds[1]:
             self._problem(
                 token,
                 f"extern __shared__ {name!r} is {spelled} here and {earlier[0]} in line {earlier[1]}: "

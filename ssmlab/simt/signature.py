@@ -1,8 +1,8 @@
 """What is known of a kernel and of its parameters: read from the text, or told exactly by the compiled library.
 
 The text alone knows `const float* x`; only a compiler knows a typedef, a struct or a template's deduced type. So a
-translation carries `TypeInfo`s that may be None (not known), and `compiler.Library` replaces them by the exact ones that
-the compiled table `simt_signature_<n>` holds.
+translation carries `TypeInfo`s that may be None (not known), and `compiler.Library` replaces them by the exact ones
+that the compiled table `simt_signature_<n>` holds.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from .tokens import Token
 
 @dataclass(frozen=True)
 class TypeInfo:
-    """A C++ type. kind: "void", "bool", "int", "uint", "float", "half", "bfloat16", "struct", "pointer"; size and alignment in bytes.
+    """A C++ type. size and alignment in bytes.
 
+    kind: "void", "bool", "int", "uint", "float", "half", "bfloat16", "struct" or "pointer"
     lanes: 4 for float4, whose kind is then "float", size 16 and lane_size 4; 1 for everything that is no vector.
     """
 
@@ -48,9 +49,10 @@ class Parameter:
 
 @dataclass(frozen=True)
 class KernelInfo:
-    """name: as asked for ("scan", "ns::scan<float, 4>"); thunk: C symbol to launch; parameters None: not to be read from the text.
+    """name: as asked for ("scan", "ns::scan<float, 4>"); thunk: C symbol to launch.
 
-    launch_bounds: the number in __launch_bounds__ (None: none was written, or only the compiled library knows its value).
+    parameters None: they cannot be read from the text, only a compiled library knows them.
+    launch_bounds: the number in __launch_bounds__ (None: none was written, or only the compiled library knows it).
     """
 
     name: str

@@ -11,13 +11,15 @@ Interface (used by compiler.py, launch.py, lines.py, rawkernel.py)
                .host      options.HostOptions
 
 What becomes of the text
-    __shared__ T a[N][M], b;             auto& a = simt_shared<T[(N)][(M)], 0, simt_here_0>(); auto& b = simt_shared<T, 1, simt_here_0>();
+    __shared__ T a[N][M], b;             auto& a = simt_shared<T[(N)][(M)], 0, simt_here_0>(); auto& b = simt_shared<…
         simt_here_0 is a local struct, emitted just before: one type for each instance of a template, so that two
         instances own two arrays, as on a GPU. `template <class T, int INDEX, class Here = void> T& simt_shared();`
         gives one place in the block's memory for each pair (INDEX, Here).
     __shared__ at file scope             the same reference (Here = void) at the top of each function that uses the name
-    extern __shared__ T s[];             T* const s = (T*)simt_dynamic_shared();      (at file scope: in each function that uses s)
-    __shared__ alignas(16) T s[4];       struct alignas(16) simt_aligned_0 { T value[(4)]; }; auto& s = simt_shared<simt_aligned_0, ...>().value;
+    extern __shared__ T s[];             T* const s = (T*)simt_dynamic_shared();
+    extern __shared__ at file scope      the same at the top of each function that uses the name
+    __shared__ alignas(16) T s[4];       struct alignas(16) simt_aligned_0 { T value[(4)]; };
+                                         auto& s = simt_shared<simt_aligned_0, …>().value;
     __launch_bounds__(N)                 stays (a macro of simt.h that is empty); an enum before the kernel remembers N
     #pragma unroll, #pragma once         removed
     everything else                      stays as it is; simt.h gives it its meaning
@@ -26,8 +28,8 @@ Symbols of the compiled library, besides the runtime's own
     void simt_thunk_<n>(void** arguments)                          calls kernel n, arguments[i] points to the i-th value
     const simt_thunks::parameter* const simt_signature_<n>         its parameter list, exact (read by compiler.Library)
     const unsigned simt_bounds_of_<n>                              only where the kernel has __launch_bounds__
-    const simt_global simt_globals[]                               {name, address, size in bytes, is it __constant__}, ends with a null name
-        struct simt_global { const char* name; void* address; unsigned long long size; int constant; };  emitted by the translation
+    const simt_global simt_globals[]                               the variables in device memory, ends with a null name
+        struct simt_global { const char* name; void* address; unsigned long long size; int constant; };
 """
 
 from __future__ import annotations
@@ -69,7 +71,7 @@ class Translation:
         return find_kernel(self.kernels, name, self.filename)
 
     def original_place(self, filename: str, line: int, byte_column: int) -> tuple[int, int] | None:
-        """(line, column) in the learner's text for a place that a compiler names; None where it is not the learner's text.
+        """(line, column) in the learner's text for a place that a compiler names; None for a place outside that text.
 
         Columns of compilers count bytes; those given back count characters. Column 0 stays 0.
         """
@@ -132,7 +134,8 @@ def _check_static_variable(outline: Outline, token) -> None:
     if not {"const", "constexpr", "__shared__"} & around:
         outline.problem(
             token,
-            "a static variable inside a function is not supported on a CPU: declare it outside, as a __device__ variable",
+            "a static variable inside a function is not supported on a CPU: "
+            "declare it outside, as a __device__ variable",
         )
 
 
@@ -150,7 +153,8 @@ def _remove_pragmas(outline: Outline, rewriting: Rewriting) -> None:
         if re.match(r"#\s*pragma\s+(?:unroll|once|nv_|hd_warning|nounroll)", directive.text):
             rewriting.replace(directive.start, directive.end)
     for index, token in enumerate(outline.tokens):
-        if token.text == "_Pragma" and outline.tokens[index + 1].text == "(":
+        # __maxnreg__(n) limits registers, which a CPU does not have.
+        if token.text in ("_Pragma", "__maxnreg__") and outline.tokens[index + 1].text == "(":
             rewriting.replace(token.start, outline.tokens[outline.partner[index + 1]].end)
 
 

@@ -1,4 +1,4 @@
-"""Cuts C++ text into tokens and knows the file and line of each, so that the translation never touches a comment or a string."""
+"""Cuts C++ text into tokens and knows the file and line of each; comments and strings are never taken for code."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import bisect
 import re
 from dataclasses import dataclass
 
-# One alternative per token kind, tried in this order. A directive is a whole preprocessor line with its continuation lines.
+# One alternative for each kind, tried in this order. A directive is a whole preprocessor line with its continuations.
 _TOKEN = re.compile(
     r"""
       (?P<space>(?:[ \t\r\f\v\n]|\\\r?\n)+)
@@ -42,6 +42,7 @@ class Text:
         self.filename = filename
         self.tokens: list[Token] = []
         self.directives: list[Token] = []
+        self.unterminated: list[int] = []  # offsets of comments without an end
         self._line_starts = [0] + [match.end() for match in re.finditer("\n", text)]
         marks = [(0, 1, filename)]  # (index of a physical line, the number and file that it is called by)
         line_begins = True
@@ -60,6 +61,8 @@ class Text:
                 if named := _LINE_DIRECTIVE.match(body.rstrip()):
                     index = bisect.bisect_right(self._line_starts, start)  # index of the physical line after this one
                     marks.append((index, int(named[1]), named[2] if named[2] is not None else marks[-1][2]))
+            elif kind == "comment" and body.startswith("/*") and not (body.endswith("*/") and len(body) > 3):
+                self.unterminated.append(start)
             elif kind not in ("space", "comment"):
                 self.tokens.append(Token("string" if kind == "raw" else kind, body, start, end))
             if kind == "space":

@@ -25,7 +25,7 @@ INSTALL_HINT = (
 
 @dataclass(frozen=True)
 class Compiler:
-    """command: the words that start it; kind: "gcc", "clang" or "zig"; version: its own first line, and its file's identity."""
+    """command: the words that start it; kind: "gcc", "clang" or "zig"; version: its own words and its file's state."""
 
     command: tuple[str, ...]
     kind: str
@@ -71,7 +71,7 @@ class Compiler:
             flags += ["-fno-sanitize=undefined", "-mcpu=baseline"]  # not the builder's CPU: caches may be shared
         flags += ["-Werror=vla", "-Werror=return-type"]  # CUDA refuses the first and warns about the second
         if mode == "native":
-            return [*flags, "-O2", "-fsanitize-coverage=trace-pc"]  # lets a spinning thread be interrupted
+            return [*flags, "-O2"]
         flags += ["-O0", "-g", "-gdwarf-4", "-fsanitize=bounds", "-fsanitize-coverage=trace-pc"]
         if self.kind == "gcc":
             return [*flags, "-fsanitize=thread", "-Wno-tsan", "--param", "tsan-distinguish-volatile=1"]
@@ -80,7 +80,7 @@ class Compiler:
 
     def runtime_flags(self, mode: str) -> list[str]:
         """Flags for the runtime itself: never instrumented, always optimised."""
-        flags = [flag for flag in self.flags("native") if not flag.startswith(("-Werror", "-fsanitize-coverage"))]
+        flags = [flag for flag in self.flags("native") if not flag.startswith("-Werror")]
         return [*flags, "-std=c++17", "-g0"]
 
     def link_flags(self) -> list[str]:

@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,10 +69,17 @@ SILENCE_OF = {
     "chained_plain_flag": "no NVIDIA tool looks at races on global memory; here the compiler reads the flag once",
 }
 
+# Why counters differ, by file; none differs without a reason here (tests/test_compare_tools.py).
+COUNTED_ELSE = {
+    "block_scan_v1_one_buffer": "in the last round nobody needs the decay, and nvcc reads 4 of the pair's 8 bytes",
+    "block_scan_v2_double_buffer": "in the last round nobody needs the decay, and nvcc reads 4 of the pair's 8 bytes",
+}
+
 
 def launchable():
-    """[(path, kinds)] of everything that runs on the GPU, right kernels and ladder first (with no kinds)."""
-    right = [(path, set()) for path in [*files.LADDER, *files.RIGHT]]
+    """[(path, kinds)] of everything that runs on the GPU: ladder, access patterns, right kernels, then the mutants."""
+    access = [files.kernels.path(name) for name in files.ACCESS]
+    right = [(path, set()) for path in [*files.LADDER, *access, *files.RIGHT]]
     return right + [(path, set(files.cases(path)[0].marks) or {"refused"}) for path in files.MUTANTS]
 
 
@@ -277,7 +284,7 @@ def run_ncu(paths, log, say):
 
 def version(program):
     output = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
-    return next((line for line in output.splitlines() if re.search(r"\d+\.\d+", line)), output.strip())
+    return re.search(r"[Vv]ersion (\d[\d.]*)", output)[1]
 
 
 def measure(arguments):
@@ -292,7 +299,7 @@ def measure(arguments):
     spaces = "initcheck-address-space" in text.stdout
 
     say("our side")
-    with ThreadPoolExecutor(2) as pool:  # compilers run beside each other
+    with ProcessPoolExecutor(min(8, arguments.workers)) as pool:
         mine = dict(zip([path for path, _ in chosen], pool.map(ours, [path for path, _ in chosen]), strict=True))
     say("ncu")
     log = (arguments.raw or arguments.out.parent) / "ncu.csv"
@@ -332,11 +339,14 @@ def reason(row):
     """Why this row does not read 'agree'; empty when it does."""
     if row["agree"] in ("agree", "both silent"):
         return ""
-    if row["kernel"] in SILENCE_OF:
-        return SILENCE_OF[row["kernel"]]
-    if row["agree"] == "ours only":
-        return SILENCE.get(row["ours"][0]["kind"], "")
-    return ""
+    if row["kernel"] in SILENCE_OF or row["agree"] != "ours only":
+        return SILENCE_OF.get(row["kernel"], "")
+    return SILENCE.get(row["ours"][0]["kind"], "")
+
+
+def counter_reason(row):
+    """Why ncu counts something else in this launch; empty when it does not."""
+    return "" if row["equal"] else COUNTED_ELSE.get(row["id"].split("[")[0], "")
 
 
 def render(document):
@@ -344,30 +354,32 @@ def render(document):
     def numbers(lines):
         return ", ".join(map(str, lines))
 
+    def finding(one):
+        return f"{one['kind']}{' (warning)' * (one['severity'] == 'warning')} {numbers(one['lines'])}".strip()
+
     def tool(row):
         if row["verdict"] != "speaks":
             return {"silent": "·", "not run": ""}.get(row["verdict"], row["verdict"])
         return "speaks" + (f" ({numbers(row['lines'])})" if row["lines"] else "")
 
-    out = [f"{document['device']}, {document['date']}: {document['compute_sanitizer']}; {document['ncu']}. "
-           f"`{document['command']}`", "", "A number is a line of the file; · means silent.", "",
+    out = [f"{document['device']}, {document['date']}, compute-sanitizer {document['compute_sanitizer']}, "
+           f"ncu {document['ncu']}: `{document['command']}`", "", "A number is a line of the file; · means silent.", "",
            "| kernel | ours | alone on the GPU | " + " | ".join(TOOLS) + " | |", "|---" * (4 + len(TOOLS)) + "|"]
     for row in document["rows"]:
-        found = "; ".join(f"{one['kind']}{' (warning)' if one['severity'] == 'warning' else ''} {numbers(one['lines'])}"
-                          for one in row["ours"]) or "·"
+        found = "; ".join(finding(one) for one in row["ours"]) or "·"
         cells = [f"`{row['kernel']}`", found, row["alone"], *(tool(row["tools"][name]) for name in TOOLS),
                  row["agree"] + (f": {reason(row)}" if reason(row) else "")]
         out.append("| " + " | ".join(cells) + " |")
     equal = sum(row["equal"] for row in document["counters"])
     out += ["", f"Counters, ours / ncu's: {equal} of {len(document['counters'])} launches agree in every counter.", ""]
     names = [" ".join(key) for key in COUNTERS]
-    out += ["| launch | " + " | ".join(name.replace("_", " ") for name in names) + " |"]
-    out += ["|---" * (1 + len(names)) + "|"]
+    out += ["| launch | " + " | ".join(name.replace("_", " ") for name in names) + " | |"]
+    out += ["|---" * (2 + len(names)) + "|"]
     for row in document["counters"]:
         cells = [row["counters"].get(name) for name in names]
         shown = ["" if c is None else str(c["ours"]) if c["ours"] == c["ncu"] else f"**{c['ours']} / {c['ncu']}**"
                  for c in cells]
-        out.append(f"| `{row['id']}` | " + " | ".join(shown) + " |")
+        out.append(f"| `{row['id']}` | " + " | ".join(shown) + f" | {counter_reason(row)} |")
     return "\n".join(out)
 
 

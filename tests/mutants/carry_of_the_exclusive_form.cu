@@ -3,7 +3,7 @@
 // Wrong      the last value that was written is the carry only in the inclusive form.
 // From       tests/right/exclusive_scan.cu
 // launch: grid=1 block=4 options=-DTILE=4
-// args: a=ones[8] b=3,1,7,0,4,1,6,3 before=nan[8] length=8
+// args: a=halves[8] b=3,1,7,0,4,1,6,3 before=nan[8] length=8
 // expect: before = exclusive(a, b)
 // first-bad: before[4]
 

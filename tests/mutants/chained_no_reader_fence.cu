@@ -3,13 +3,13 @@
 // Wrong      the value may be read before the flag.
 // From       tests/right/chained_scan.cu
 // launch: grid=4 block=64 options=-DTILE=64
-// args: a=decay[250] b=normal[250] h=nan[250] length=250 ticket=zero:int32[1] value=nan[4] ready=zero:int32[4]
+// args: a=slow[250] b=normal[250] h=nan[250] length=250 ticket=zero:int32[1] value=nan[4] ready=zero:int32[4]
 
 #include "affine.cuh"
 
 extern "C" __global__ __launch_bounds__(TILE)
 void chained_no_reader_fence(const float* a, const float* b, float* h, int length,
-                  int* ticket, float* value, volatile int* ready) {
+        int* ticket, float* value, volatile int* ready) {
     __shared__ float2 span[2][TILE];
     __shared__ int number;
     __shared__ float carry;

@@ -12,10 +12,10 @@ extern "C" __global__ void halo_race(const float* x, float* y, int n) {
 
     part[t + 1] = i < n ? x[i] : 0.0f;  //! race
     if (t == 0) {
-        part[0] = i > 0 ? x[i - 1] : 0.0f;  //! race
+        part[0] = i > 0 ? x[i - 1] : 0.0f;
     }
     if (t == 63) {
-        part[65] = i + 1 < n ? x[i + 1] : 0.0f;  //! race
+        part[65] = i + 1 < n ? x[i + 1] : 0.0f;
     }
     // B0 is missing here
     if (i < n) {

@@ -1,6 +1,6 @@
 // return_before_barrier -- threads without an element leave before the barrier.
 //
-// Wrong      the rest of the block waits for threads that have gone: undefined, on newer GPUs a hang.
+// Wrong      a barrier is for all threads of the block; when some have left, anything may happen, on some GPUs a hang.
 // From       tests/right/guarded_work.cu
 // launch: grid=4 block=256
 // args: x=small[1000] y=nan[1000] n=1000

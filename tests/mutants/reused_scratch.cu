@@ -3,7 +3,7 @@
 // Wrong      scratch that is used again in a loop needs a barrier behind its last reader.
 // From       tests/right/tile_loop_scan.cu
 // launch: grid=2 block=64 options=-DTILE=64
-// args: a=decay[2,200] b=normal[2,200] h=nan[2,200] last=nan[2] length=200
+// args: a=slow[2,200] b=normal[2,200] h=nan[2,200] last=nan[2] length=200
 
 #include "affine.cuh"
 

@@ -3,7 +3,7 @@
 // Wrong      the state behind a tile is A_total * carry + B_total, not B_total.
 // From       tests/right/tile_loop_scan.cu
 // launch: grid=2 block=64 options=-DTILE=64
-// args: a=decay[2,200] b=normal[2,200] h=nan[2,200] last=nan[2] length=200
+// args: a=slow[2,200] b=normal[2,200] h=nan[2,200] last=nan[2] length=200
 // expect: h = scan(a, b); last = scan(a, b)[:, -1]
 // first-bad: h[128]
 

@@ -37,8 +37,8 @@ void v4_without_b0(const float* __restrict__ a, const float* __restrict__ b, flo
     }
 
     if (t == 0) {                                           // thread 0 combined the root, and clears it: no barrier
-        decay[TILE - 1] = identity().x;                     // nothing comes before the whole row  //! race?
-        state[TILE - 1] = identity().y;  //! race?
+        decay[TILE - 1] = identity().x;                     // nothing comes before the whole row  //! race
+        state[TILE - 1] = identity().y;  //! race
     }
 
     for (int reach = TILE / 2; reach > 0; reach /= 2) {     // down: every node now holds what came before it

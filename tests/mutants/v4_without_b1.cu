@@ -29,16 +29,16 @@ void v4_without_b1(const float* __restrict__ a, const float* __restrict__ b, flo
         const int right = 2 * reach * (t + 1) - 1;
         const int left = right - reach;
         if (right < TILE) {
-            const float2 first = make_float2(decay[left], state[left]);  //! race?
-            const float2 both = then(first, make_float2(decay[right], state[right]));  //! race?
-            decay[right] = both.x;  //! race?
-            state[right] = both.y;  //! race?
+            const float2 first = make_float2(decay[left], state[left]);  //! race
+            const float2 both = then(first, make_float2(decay[right], state[right]));  //! race
+            decay[right] = both.x;  //! race
+            state[right] = both.y;  //! race
         }
     }
 
     if (t == 0) {                                           // thread 0 combined the root, and clears it: no barrier
-        decay[TILE - 1] = identity().x;                     // nothing comes before the whole row  //! race?
-        state[TILE - 1] = identity().y;  //! race?
+        decay[TILE - 1] = identity().x;                     // nothing comes before the whole row  //! race
+        state[TILE - 1] = identity().y;  //! race
     }
 
     for (int reach = TILE / 2; reach > 0; reach /= 2) {     // down: every node now holds what came before it

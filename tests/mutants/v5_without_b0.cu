@@ -43,8 +43,8 @@ void v5_without_b0(const float* __restrict__ a, const float* __restrict__ b, flo
     }
 
     if (t == 0) {                                           // thread 0 combined the root, and clears it: no barrier
-        decay[slot(TILE - 1)] = identity().x;               // nothing comes before the whole row  //! race?
-        state[slot(TILE - 1)] = identity().y;  //! race?
+        decay[slot(TILE - 1)] = identity().x;               // nothing comes before the whole row  //! race
+        state[slot(TILE - 1)] = identity().y;  //! race
     }
 
     for (int reach = TILE / 2; reach > 0; reach /= 2) {     // down: every node now holds what came before it

@@ -3,7 +3,7 @@
 // Wrong      what comes before a warp ends with the warp before it.
 // From       tests/right/tile_loop_scan.cu
 // launch: grid=2 block=64 options=-DTILE=64
-// args: a=decay[2,200] b=normal[2,200] h=nan[2,200] last=nan[2] length=200
+// args: a=slow[2,200] b=normal[2,200] h=nan[2,200] last=nan[2] length=200
 // expect: h = scan(a, b); last = scan(a, b)[:, -1]
 // first-bad: h[0]
 

@@ -2,14 +2,14 @@
 //
 // Right      a block waits only for a ticket handed out before its own; the flag is raised only behind the value.
 // launch: grid=4 block=64 options=-DTILE=64
-// args: a=decay[250] b=normal[250] h=nan[250] length=250 ticket=zero:int32[1] value=nan[4] ready=zero:int32[4]
+// args: a=slow[250] b=normal[250] h=nan[250] length=250 ticket=zero:int32[1] value=nan[4] ready=zero:int32[4]
 // expect: h = scan(a, b)
 
 #include "affine.cuh"
 
 extern "C" __global__ __launch_bounds__(TILE)
 void chained_scan(const float* a, const float* b, float* h, int length,
-                  int* ticket, float* value, volatile int* ready) {
+        int* ticket, float* value, volatile int* ready) {
     __shared__ float2 span[2][TILE];
     __shared__ int number;
     __shared__ float carry;

@@ -2,7 +2,7 @@
 //
 // Right      the shared totals are used again in the next turn, behind a barrier of their own.
 // launch: grid=2 block=64 options=-DTILE=64
-// args: a=decay[2,200] b=normal[2,200] h=nan[2,200] last=nan[2] length=200
+// args: a=slow[2,200] b=normal[2,200] h=nan[2,200] last=nan[2] length=200
 // expect: h = scan(a, b); last = scan(a, b)[:, -1]
 
 #include "affine.cuh"

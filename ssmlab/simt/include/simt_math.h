@@ -14,6 +14,10 @@
 #define SIMT_UNSEEN __attribute__((no_sanitize("thread"))) inline
 #endif
 
+#if !defined(__clang__)
+#define __builtin_assume(condition) ((void)0)      // NVRTC and Clang have it; a hint, so nothing is lost
+#endif
+
 // ---- functions of the C library, in float (f), double, and as float overloads of the double name
 #define SIMT_LIBM_1(NAME)                                                                             \
     extern "C" double NAME(double);                                                                   \

@@ -4,46 +4,34 @@
 // counted: a vector of 2 or 4 components is copied through one compiler vector of the same size (8 bytes: one 8-byte
 // access; 16 bytes: one 16-byte access, the widest a GPU thread has; 32 bytes: two of them), a vector of 1 or 3
 // components one component at a time. A plain struct would be copied in whatever pieces the compiler likes: two 8-byte
-// accesses, a memcpy, or a range. In native mode they are plain structs, which g++ makes up to 8 times faster.
+// accesses, a memcpy, or a range. In native mode g++ gets plain structs, which it makes up to 8 times faster; Clang is
+// faster with its vectors.
 //
 // Constructors take the place of CUDA's aggregates: `float4 v = {1, 2}`, `float4 v{}`, globals without run-time
 // initialisation and unions with a vector member all work. `float4 v = 1.0f` works too, here only: CUDA refuses it.
 #pragma once
 
-// ---- components, constructors and copies of vectors of 2 and 4
-#if SIMT_CHECKED
-#define SIMT_BODY2(NAME, ELEMENT)                                                                     \
-    typedef ELEMENT simt_word_type __attribute__((vector_size(2 * sizeof(ELEMENT))));                 \
-    union { struct { ELEMENT x, y; }; simt_word_type simt_word; };                                    \
-    constexpr NAME(ELEMENT a, ELEMENT b = {}) : simt_word{a, b} {}                                    \
-    SIMT_COPY(NAME)
-#define SIMT_BODY4(NAME, ELEMENT)                                                                        \
-    typedef ELEMENT simt_word_type __attribute__((vector_size(4 * sizeof(ELEMENT))));                    \
-    union { struct { ELEMENT x, y, z, w; }; simt_word_type simt_word; };                                 \
-    constexpr NAME(ELEMENT a, ELEMENT b = {}, ELEMENT c = {}, ELEMENT d = {}) : simt_word{a, b, c, d} {} \
-    SIMT_COPY(NAME)
-#define SIMT_COPY(NAME)                                                                               \
-    constexpr NAME(const NAME& from) : simt_word(from.simt_word) {}                                   \
-    NAME& operator=(const NAME& from) { simt_word = from.simt_word; return *this; }
-// Four components of 8 bytes: two 16-byte words.
-#define SIMT_BODY4_WIDE(NAME, ELEMENT)                                                                        \
-    typedef ELEMENT simt_word_type __attribute__((vector_size(2 * sizeof(ELEMENT))));                         \
-    union { struct { ELEMENT x, y, z, w; }; simt_word_type simt_words[2]; };                                  \
-    constexpr NAME(ELEMENT a, ELEMENT b = {}, ELEMENT c = {}, ELEMENT d = {}) : simt_words{{a, b}, {c, d}} {} \
-    constexpr NAME(const NAME& from) : simt_words{from.simt_words[0], from.simt_words[1]} {}                  \
-    NAME& operator=(const NAME& from) {                                                                       \
-        simt_words[0] = from.simt_words[0];                                                                   \
-        simt_words[1] = from.simt_words[1];                                                                   \
-        return *this;                                                                                         \
+// ---- copies of vectors of 2 and 4 components
+#if SIMT_CHECKED || defined(__clang__)
+#define SIMT_COPY(NAME, ELEMENT, COUNT)                                                               \
+    typedef ELEMENT simt_word __attribute__((vector_size(COUNT * sizeof(ELEMENT)), may_alias));       \
+    NAME(const NAME& from) { *(simt_word*)this = *(const simt_word*)&from; }                          \
+    NAME& operator=(const NAME& from) {                                                               \
+        *(simt_word*)this = *(const simt_word*)&from;                                                 \
+        return *this;                                                                                 \
+    }
+// Four components of 8 bytes: two words of 16.
+#define SIMT_COPY_WIDE(NAME, ELEMENT, COUNT)                                                          \
+    typedef ELEMENT simt_word __attribute__((vector_size(2 * sizeof(ELEMENT)), may_alias));           \
+    NAME(const NAME& from) { *this = from; }                                                          \
+    NAME& operator=(const NAME& from) {                                                               \
+        ((simt_word*)this)[0] = ((const simt_word*)&from)[0];                                         \
+        ((simt_word*)this)[1] = ((const simt_word*)&from)[1];                                         \
+        return *this;                                                                                 \
     }
 #else
-#define SIMT_BODY2(NAME, ELEMENT)                                                                     \
-    ELEMENT x, y;                                                                                     \
-    constexpr NAME(ELEMENT a, ELEMENT b = {}) : x(a), y(b) {}
-#define SIMT_BODY4(NAME, ELEMENT)                                                                     \
-    ELEMENT x, y, z, w;                                                                               \
-    constexpr NAME(ELEMENT a, ELEMENT b = {}, ELEMENT c = {}, ELEMENT d = {}) : x(a), y(b), z(c), w(d) {}
-#define SIMT_BODY4_WIDE SIMT_BODY4
+#define SIMT_COPY(NAME, ELEMENT, COUNT)
+#define SIMT_COPY_WIDE(NAME, ELEMENT, COUNT)
 #endif
 
 // ---- the types and their makers
@@ -57,7 +45,12 @@
     };                                                                                                \
     inline constexpr NAME make_##NAME(ELEMENT x) { return NAME(x); }
 #define SIMT_VECTOR2(NAME, ELEMENT)                                                                   \
-    struct alignas(2 * sizeof(ELEMENT)) NAME { NAME() = default; SIMT_BODY2(NAME, ELEMENT) };         \
+    struct alignas(2 * sizeof(ELEMENT)) NAME {                                                        \
+        ELEMENT x, y;                                                                                 \
+        NAME() = default;                                                                             \
+        constexpr NAME(ELEMENT a, ELEMENT b = {}) : x(a), y(b) {}                                     \
+        SIMT_COPY(NAME, ELEMENT, 2)                                                                   \
+    };                                                                                                \
     inline constexpr NAME make_##NAME(ELEMENT x, ELEMENT y) { return NAME(x, y); }
 #define SIMT_VECTOR3(NAME, ELEMENT)                                                                   \
     struct NAME {                                                                                     \
@@ -68,11 +61,16 @@
         NAME& operator=(const NAME& from) { x = from.x; y = from.y; z = from.z; return *this; }       \
     };                                                                                                \
     inline constexpr NAME make_##NAME(ELEMENT x, ELEMENT y, ELEMENT z) { return NAME(x, y, z); }
-#define SIMT_VECTOR4_OF(NAME, ELEMENT, ALIGNMENT, BODY)                                               \
-    struct alignas(ALIGNMENT) NAME { NAME() = default; BODY(NAME, ELEMENT) };                         \
+#define SIMT_VECTOR4_OF(NAME, ELEMENT, ALIGNMENT, COPY)                                                       \
+    struct alignas(ALIGNMENT) NAME {                                                                          \
+        ELEMENT x, y, z, w;                                                                                   \
+        NAME() = default;                                                                                     \
+        constexpr NAME(ELEMENT a, ELEMENT b = {}, ELEMENT c = {}, ELEMENT d = {}) : x(a), y(b), z(c), w(d) {} \
+        COPY(NAME, ELEMENT, 4)                                                                                \
+    };                                                                                                        \
     inline constexpr NAME make_##NAME(ELEMENT x, ELEMENT y, ELEMENT z, ELEMENT w) { return NAME(x, y, z, w); }
-#define SIMT_VECTOR4(NAME, ELEMENT) SIMT_VECTOR4_OF(NAME, ELEMENT, 4 * sizeof(ELEMENT), SIMT_BODY4)
-#define SIMT_VECTOR4_WIDE(NAME, ELEMENT) SIMT_VECTOR4_OF(NAME, ELEMENT, 16, SIMT_BODY4_WIDE)
+#define SIMT_VECTOR4(NAME, ELEMENT) SIMT_VECTOR4_OF(NAME, ELEMENT, 4 * sizeof(ELEMENT), SIMT_COPY)
+#define SIMT_VECTOR4_WIDE(NAME, ELEMENT) SIMT_VECTOR4_OF(NAME, ELEMENT, 16, SIMT_COPY_WIDE)
 
 #define SIMT_VECTORS(NAME, ELEMENT)                                                                   \
     SIMT_VECTOR1(NAME##1, ELEMENT) SIMT_VECTOR2(NAME##2, ELEMENT)                                     \

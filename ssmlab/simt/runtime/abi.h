@@ -39,8 +39,8 @@ SIMT_API __attribute__((const)) SimtIndex simt_grid_shape();
 SIMT_API __attribute__((const)) int simt_lane();                 // linear thread index modulo 32
 
 // Shared memory of the calling block.  `index` is the number that the translator gave to the declaration, `instance` any
-// address that differs between the instances of a template that holds it.
-SIMT_API void* simt_shared_array(int index, const void* instance, size_t bytes, size_t alignment);
+// address that differs between the instances of a template that holds it, `type` a text with "T = <type>" in it.
+SIMT_API void* simt_shared_array(int index, const void* instance, size_t bytes, size_t alignment, const char* type);
 SIMT_API void* simt_dynamic_shared();
 SIMT_API size_t simt_dynamic_shared_bytes();
 
@@ -172,6 +172,7 @@ struct SimtResults {
     uint64_t blocks_done, print_bytes;
     uint64_t sites_lost;                    // accesses left out of the statistics
     uint64_t shared_bytes;                  // of the static arrays, without the gaps between them
+    uint64_t request_bytes;                 // used of REGION_REQUESTS
     SimtFinding* finding;
     SimtStats* stat;
     char* print;

@@ -4,6 +4,7 @@
 #include "global_memory.h"
 #include "requests.h"
 #include "shared_memory.h"
+#include "twins.h"
 
 // Variants of findings: which sentence report.py writes.
 enum Variant { OUT_GLOBAL = 0, OUT_SHARED = 1, OUT_ARRAY = 2, WILD_NULL = 0, WILD_NOWHERE = 1, WILD_OTHER_SHARED = 2 };
@@ -33,8 +34,9 @@ SIMT_INLINE u16 site_of_access(Fiber* fiber, void* pc, u32 space, u32 access, u3
 static SIMT_NOINLINE void refuse_wild(Fiber* fiber, u64 address, u32 size, u8 kind, void* pc) {
     const SimtLaunch* launch = fiber->block->machine->launch;
     u32 line = learner_line(fiber, pc);
+    if (fiber->checks.frame_in_doubt && line == fiber->checks.doubt_line) abandon(fiber);    // its index was told already
     if (address - (u64)launch->region[REGION_STACKS] < launch->region_bytes[REGION_STACKS]) {
-        u64 stack = (address - (u64)stack_of(launch, 0)) / STACK_STEP;
+        u64 stack = (address - (u64)stack_of(launch, 0)) / STACK_BYTES;
         SimtFinding finding = finding_of(fiber, KIND_LOCAL_ESCAPE, 0, line);
         if (stack < (u64)fiber->block->machine->resident * fiber->block->machine->threads) {
             const Fiber& owner = fiber->block->machine->fibers[stack];
@@ -78,13 +80,7 @@ SIMT_INLINE void access_shared(Fiber* fiber, u32 offset, u32 size, u8 kind, void
         u16 site = site_of_access(fiber, pc, SPACE_SHARED, access_word(kind), size);
         sites.stats[site].objects |= 1ull << smaller(array.index + 1, 63);
         if (SIMT_LIKELY(site)) record_request(fiber, site, i, offset);
-        u32 from = offset, end = offset + size;
-        while (from < end) {
-            u32 word = from / 4, upto = smaller(end, word * 4 + 4);
-            u8 mask = (u8)(((1u << (upto - from)) - 1) << from % 4);
-            check_shared_word(fiber, word, mask, kind, site, array.index, from - array.offset, size);
-            from = upto;
-        }
+        check_shared(fiber, array, kind, site, offset, size);
         return;
     }
     outside_shared(fiber, offset, size, kind, pc);
@@ -120,7 +116,7 @@ SIMT_INLINE void access_global(Fiber* fiber, u32 number, u64 address, u32 size, 
     while (from < end) {
         u64 word = from / 4, upto = smaller(end, word * 4 + 4);
         u8 mask = (u8)(((1u << (upto - from)) - 1) << from % 4);
-        check_global_word(fiber, word, mask, kind, site, number, (i64)(offset + (from - start)), size);
+        check_global_word(fiber, word, address + (from - start), mask, kind, site, number, (i64)(offset + (from - start)), size);
         from = upto;
     }
 }
@@ -130,6 +126,8 @@ SIMT_INLINE void access_global(Fiber* fiber, u32 number, u64 address, u32 size, 
 static SIMT_NOINLINE void access(Fiber* fiber, u64 address, u32 size, u8 kind, void* pc) {
     Block* block = fiber->block;
     const SimtLaunch* launch = block->machine->launch;
+    if (kind != PLAIN_READ) forget_twins(fiber, address);
+    else if (is_twin(fiber, address, size, pc)) return;
     results->accesses++;
     if (writes(kind) && kind != ATOMIC) block->machine->progress++;
     if (SIMT_UNLIKELY(address & (size - 1))) {
@@ -160,15 +158,18 @@ static SIMT_NOINLINE void access(Fiber* fiber, u64 address, u32 size, u8 kind, v
     refuse_wild(fiber, address, size, kind, pc);
 }
 
-SIMT_INLINE bool on_own_stack(const Fiber* fiber, u64 address) { return address - (u64)fiber->stack < STACK_BYTES; }
+// Not to be looked at: the thread's own stack, and anything before a thread runs.
+SIMT_INLINE bool is_private(const Fiber* fiber, u64 address) {
+    return address - (u64)fiber->stack < STACK_BYTES || SIMT_UNLIKELY(!fiber->block);
+}
 
 // A copy of any size counts as the fewest accesses of 16, 8, 4, 2 or 1 bytes that its place and size allow.
 static SIMT_NOINLINE void access_range(Fiber* fiber, u64 address, u64 bytes, u8 kind, void* pc) {
-    if (on_own_stack(fiber, address) && on_own_stack(fiber, address + bytes - 1)) return;
+    if (is_private(fiber, address) && is_private(fiber, address + bytes - 1)) return;
     while (bytes) {
         u32 size = 16;
         while (address % size || bytes < size) size /= 2;
-        if (!on_own_stack(fiber, address)) access(fiber, address, size, kind, pc);
+        if (!is_private(fiber, address)) access(fiber, address, size, kind, pc);
         address += size, bytes -= size;
     }
 }

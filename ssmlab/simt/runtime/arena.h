@@ -15,12 +15,12 @@ static constexpr u32 UNWRITTEN = 0x7FFFFFFFu;
 
 SIMT_INLINE u32 round_up(u64 n, u64 step) { return (u32)((n + step - 1) / step * step); }
 
-static SharedArray* new_array(Block* block, int index, const void* instance, u64 bytes, u64 alignment) {
+static SharedArray* new_array(Block* block, int index, const void* instance, u64 bytes, u64 alignment, const char* type) {
     u32 offset = round_up(block->arena_used, larger<u64>(alignment, ARENA_ALIGNMENT));
     if (block->array_count == MOST_SHARED_ARRAYS || offset + bytes + ARENA_GAP > block->machine->launch->arena_bytes)
         return nullptr;
     SharedArray& array = block->arrays[block->array_count++];
-    array = {instance, index, offset, (u32)bytes};
+    array = {instance, type, index, offset, (u32)bytes, alignment >= 16 ? 4u : alignment >= 8 ? 3u : 2u};
     block->arena_used = round_up(offset + bytes + ARENA_GAP, 4);
 #if SIMT_CHECKED
     u32* words = (u32*)(block->arena + offset);
@@ -31,17 +31,17 @@ static SharedArray* new_array(Block* block, int index, const void* instance, u64
 
 static void open_arena(Block* block) {
     block->arena_used = block->array_count = 0;
-    new_array(block, -1, nullptr, block->machine->launch->dynamic_shared, 16);
+    new_array(block, -1, nullptr, block->machine->launch->dynamic_shared, 4, "");
 }
 
 static void too_much_shared(Fiber*);             // checked.cpp, native.cpp
 
-SIMT_API void* simt_shared_array(int index, const void* instance, size_t bytes, size_t alignment) {
+SIMT_API void* simt_shared_array(int index, const void* instance, size_t bytes, size_t alignment, const char* type) {
     Fiber* fiber = current();
     Block* block = fiber->block;
     for (u32 i = 1; i < block->array_count; i++)
         if (block->arrays[i].index == index && block->arrays[i].instance == instance) return block->arena + block->arrays[i].offset;
-    SharedArray* array = new_array(block, index, instance, bytes, alignment);
+    SharedArray* array = new_array(block, index, instance, bytes, alignment, type);
     if (!array) {
         too_much_shared(fiber);
         abandon(fiber);

@@ -7,18 +7,27 @@ struct RequestSlot;
 static constexpr u32 DEEPEST_FRAME = 24;         // deeper calls are counted, not remembered
 static constexpr u32 SITES_A_PAGE = 64, MOST_PAGES = 64;
 
+struct RecentRead { u32 code, steps : 24, size : 8; };
+static constexpr u32 RECENT_READS = 3;
+
 struct FiberChecks {
     u32 depth;                   // functions entered and not left
-    void* frames[DEEPEST_FRAME]; // where each was called from
+    u32 recent_next;             // twins.h
+    u64 recent_address[RECENT_READS];
+    RecentRead recent[RECENT_READS];
+    bool frame_in_doubt;         // an index was out of bounds: see check_return
+    bool dirty;                  // order.h: has written to global memory since its last fence
+    void* frames[DEEPEST_FRAME]; // where each function was called from
     u32 wait_line;               // of the barrier, exchange … it waits at
     u64 wait_path;               // and of the calls that led there
-    u32 loop_depth, loop_line;   // endless loops: the outermost line seen since the budget ran out
+    u64 loop_frame;              // endless loops: the outermost function seen since the budget ran out,
+    u32 loop_line;               // and its first line
+    u32 doubt_line;              // of the index behind frame_in_doubt
     u64 poll_progress;           // machine's progress when this fiber last polled in vain
     u32 poll_line;
     // order.h
     u32 fenced;                  // snapshot made by its last fence
     u32 pending;                 // flags it has read since its last fence or barrier
-    bool dirty;                  // has written to global memory since its last fence
 };
 
 struct WarpChecks {

@@ -2,8 +2,9 @@
 #pragma once
 #include "model.h"
 
-static Fiber* running;
-static u64 most_steps;                           // watchdog
+static Fiber nobody;                             // "runs" while the library is loaded: static constructors have hooks too
+static Fiber* running = &nobody;
+static u64 most_steps = ~0ull;                   // watchdog
 static Fiber* current() { return running; }
 static void set_current(Fiber* fiber) { running = fiber; }
 
@@ -23,18 +24,20 @@ static void too_much_shared(Fiber* fiber) { add_finding(finding_of(fiber, KIND_O
 
 // ---- for launch.py
 
+static u64 global_links(const SimtLaunch* launch) { return GLOBAL_LINKS_A_WORD * launch->global_cells + 1024; }
+
 SIMT_API uint64_t simt_region_bytes(const SimtLaunch* launch, int region) {
     u64 threads = (u64)launch->block[0] * launch->block[1] * launch->block[2], resident = launch->resident;
     u64 blocks = (u64)launch->grid[0] * launch->grid[1] * launch->grid[2];
     u64 shared_links = resident * arena_words(launch) * SHARED_LINKS_A_WORD;
     switch (region) {
-    case REGION_STACKS: return STACK_GUARD + resident * threads * STACK_STEP;
+    case REGION_STACKS: return STACK_GUARD + resident * threads * STACK_BYTES;
     case REGION_FIBERS: return resident * threads * sizeof(Fiber);
     case REGION_BLOCKS: return sizeof(Machine) + resident * sizeof(Block) + (launch->block_order ? blocks * 8 : 0);
     case REGION_ARENA: return resident * launch->arena_bytes;
     case REGION_SHARED_CELLS: return resident * shared_cells_of_block(launch);
     case REGION_GLOBAL_CELLS: return launch->global_cells * sizeof(GlobalCell);
-    case REGION_LINKS: return (4 * launch->global_cells + 1024 + shared_links) * sizeof(Link);
+    case REGION_LINKS: return global_links(launch) * sizeof(GlobalLink) + (shared_links + 1) * sizeof(SharedLink);
     case REGION_REQUESTS: return request_bytes();
     case REGION_ORDER: return order_bytes();
     case REGION_SITES: return sites_bytes(launch);
@@ -78,9 +81,10 @@ SIMT_API uint32_t simt_run(SimtLaunch* launch) {
         block.machine = machine;
         block.fibers = machine->fibers + (u64)b * machine->threads;
         block.arena = (char*)launch->region[REGION_ARENA] + b * launch->arena_bytes;
-        for (Warp& warp : block.warp) {
-            memset(warp.checks.page, 0, sizeof warp.checks.page);
-            warp.checks.touched_count = warp.checks.known_interval = 0;
+        for (u32 w = 0; w < (machine->threads + WARP - 1) / WARP; w++) {
+            WarpChecks& checks = block.warp[w].checks;
+            memset(checks.page, 0, sizeof checks.page);
+            checks.touched_count = checks.known_interval = 0;
         }
     }
     most_steps = launch->watchdog ? launch->watchdog : ~0ull;
@@ -88,12 +92,15 @@ SIMT_API uint32_t simt_run(SimtLaunch* launch) {
     open_sites(launch, results->stat);
     open_requests(launch);
     open_order(launch);
-    links = {(Link*)launch->region[REGION_LINKS], 1, (u32)(4 * launch->global_cells + 1024)};
+    GlobalLink* first_link = (GlobalLink*)launch->region[REGION_LINKS];
+    links = {first_link, 1, (u32)global_links(launch), (SharedLink*)(first_link + global_links(launch))};
     bool finished = run_machine(machine);
+    running = &nobody;
     for (u32 b = 0; !finished && b < launch->resident; b++)
         if (machine->block[b].alive) observe_block_end(&machine->block[b]);
     results->stats = sites.count;
     results->sites_lost = sites.lost;
     results->blocks_done = machine->finished;
+    results->request_bytes = (u64)(request_memory.next - (char*)launch->region[REGION_REQUESTS]);
     return !finished;
 }

@@ -17,14 +17,30 @@ SIMT_INLINE u32 buffer_at(const SimtLaunch* launch, u64 address) {
     return 0;
 }
 
+SIMT_INLINE void write_global_record(const Fiber* fiber, GlobalRecord& record, u32 number, u16 site, u8 kind, u16 mask) {
+    write_record(fiber, record, number, site, kind, mask);
+    record.interval = fiber->block->checks.interval;
+    record.block = (u32)fiber->block->number;
+}
+
+static GlobalRecord* add_global_link(GlobalCell* cell) {
+    if (links.global_used == links.global_end) {
+        results->order_limit |= 1;
+        return nullptr;
+    }
+    GlobalLink& link = links.global[links.global_used];
+    link.next = cell->links;
+    cell->links = links.global_used++;
+    return &link.record;
+}
+
 struct GlobalVisit : Visit {
-    Record* oldest = nullptr;    // a record of the same site in another block, to be replaced when there are many
+    GlobalRecord* oldest = nullptr;    // a record of the same site in another block, to be replaced when there are many
     u32 same_site = 0;
 };
 
-SIMT_INLINE void look_at_global(GlobalVisit& visit, Record& record) {
-    visit.number++;
-    if (!record.lanes) return;
+SIMT_INLINE void look_at_global(GlobalVisit& visit, GlobalRecord& record) {
+    if (record.kind != FLAG) visit.number = larger(visit.number, record.number + 1u);
     Fiber* fiber = visit.fiber;
     bool same_block = record.block == (u32)fiber->block->number;
     bool same_interval = same_block && record.interval == fiber->block->checks.interval;
@@ -42,8 +58,8 @@ SIMT_INLINE void look_at_global(GlobalVisit& visit, Record& record) {
     if (same_interval) {
         if (join_record(fiber, record)) visit.mine = &record;
     } else if (same_block) {                     // older, and a barrier lies between: the new access stands for it
-        u32 counted = record.counted;
-        write_record(fiber, record, record.number, visit.site, visit.kind, visit.mask);
+        u16 counted = record.counted;
+        write_global_record(fiber, record, record.number, visit.site, visit.kind, visit.mask);
         record.counted = counted;
         visit.mine = &record;
     } else {
@@ -52,50 +68,51 @@ SIMT_INLINE void look_at_global(GlobalVisit& visit, Record& record) {
     }
 }
 
-// The flag's record, where what was published at it is kept in `time`.
-static Record* flag_of(GlobalCell* cell) {
-    for (u32 at = cell->links; at; at = links.all[at].next)
-        if (links.all[at].record.kind == FLAG) return &links.all[at].record;
+// The flag's record: what was published there is kept in `time`, what the word held before in `interval`.
+static GlobalRecord* flag_of(GlobalCell* cell) {
+    for (u32 at = cell->links; at; at = links.global[at].next)
+        if (links.global[at].record.kind == FLAG) return &links.global[at].record;
     return nullptr;
 }
 
-static SIMT_NOINLINE void check_flag(Fiber* fiber, GlobalCell* cell, u8 kind) {
-    Record* flag = flag_of(cell);
-    if (kind != VOLATILE_WRITE && flag) read_flag(fiber, flag->time);
+// A flag that was up before it was put up tells its reader nothing: only a changed value passes on what was published.
+static SIMT_NOINLINE void check_flag(Fiber* fiber, GlobalCell* cell, u8 kind, u32 value) {
+    GlobalRecord* flag = flag_of(cell);
+    if (kind != VOLATILE_WRITE && flag && value != flag->interval) read_flag(fiber, flag->time);
     if (kind == VOLATILE_READ) return;
     u32 publication = publish(fiber, flag ? flag->time : 0, kind == ATOMIC);
     advance(fiber);
     if (!flag && publication) {
-        flag = add_link(cell->links, links.used, links.end);
+        flag = add_global_link(cell);
         if (!flag) return;
         *flag = {};
-        flag->kind = FLAG, flag->lanes = 1, flag->number = ~0u;
+        flag->kind = FLAG, flag->lanes = 1, flag->number = 255;
     }
-    if (flag) flag->time = publication;
+    if (flag) flag->time = publication, flag->interval = value;
 }
 
-static void check_global_word(Fiber* fiber, u64 word, u8 mask, u8 kind, u16 site, u32 object, i64 offset, u32 size) {
+static void check_global_word(Fiber* fiber, u64 word, u64 place, u8 mask, u8 kind, u16 site, u32 object, i64 offset, u32 size) {
     const SimtLaunch* launch = fiber->block->machine->launch;
     GlobalCell* cell = global_cells(launch) + word;
     if (cell->launch != launch->launch_number) {
         cell->launch = launch->launch_number;
         cell->links = 0;
-        write_record(fiber, cell->record, 0, site, kind, mask);
+        write_global_record(fiber, cell->record, 0, site, kind, mask);
     } else {
         GlobalVisit visit;
         visit.fiber = fiber, visit.site = site, visit.kind = kind, visit.mask = mask;
         look_at_global(visit, cell->record);
-        for (u32 at = cell->links; at; at = links.all[at].next) look_at_global(visit, links.all[at].record);
+        for (u32 at = cell->links; at; at = links.global[at].next) look_at_global(visit, links.global[at].record);
         if (!visit.mine) {
-            Record* place = visit.oldest ? visit.oldest : add_link(cell->links, links.used, links.end);
-            if (place) write_record(fiber, *place, visit.oldest ? place->number : visit.number, site, kind, mask);
+            GlobalRecord* place = visit.oldest ? visit.oldest : add_global_link(cell);
+            if (place) write_global_record(fiber, *place, visit.new_number(), site, kind, mask);
             visit.mine = place;
         }
         if (SIMT_UNLIKELY(visit.conflicts) && !fiber->block->checks.quiet)
-            report_conflicts(visit, KIND_GLOBAL_RACE, 0, SPACE_GLOBAL, (int32_t)object, offset, size);
+            report_conflicts(visit, KIND_GLOBAL_RACE, SPACE_GLOBAL, (int32_t)object, offset, size);
     }
     if (SIMT_UNLIKELY(strong(kind))) {
-        check_flag(fiber, cell, kind);
+        check_flag(fiber, cell, kind, *(const u32*)(place & ~3ull));
     } else if (kind == PLAIN_WRITE && !fiber->checks.dirty) {
         fiber->checks.dirty = true;
         fiber->block->checks.dirty_threads++;

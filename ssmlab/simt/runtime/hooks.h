@@ -7,14 +7,14 @@
 
 SIMT_INLINE void hook(void* address, u32 size, u8 kind, void* pc) {
     Fiber* fiber = current();
-    if (SIMT_LIKELY(on_own_stack(fiber, (u64)address))) return;
+    if (SIMT_LIKELY(is_private(fiber, (u64)address))) return;
     access(fiber, (u64)address, size, kind, pc);
 }
 
 // A volatile read is how threads wait for each other: let the others run first, then read what they left.
 static SIMT_NOINLINE void volatile_read(void* address, u32 size, void* pc) {
     Fiber* fiber = current();
-    if (on_own_stack(fiber, (u64)address)) return;
+    if (is_private(fiber, (u64)address)) return;
     poll(fiber, pc);
     access(fiber, (u64)address, size, VOLATILE_READ, pc);
 }
@@ -77,6 +77,12 @@ SIMT_API void __tsan_init() {}
     abandon(fiber);
 }
 
+// At -O0 every function keeps its caller's frame pointer and return address at a known place of its frame.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wframe-address"
+SIMT_INLINE void** frame_of_caller() { return (void**)__builtin_frame_address(1); }
+#pragma GCC diagnostic pop
+
 SIMT_API void __tsan_func_entry(void* caller) {
     Fiber* fiber = current();
     FiberChecks& checks = fiber->checks;
@@ -85,16 +91,28 @@ SIMT_API void __tsan_func_entry(void* caller) {
     if (SIMT_UNLIKELY((char*)__builtin_frame_address(0) < fiber->stack + STACK_RESERVE)) stack_is_full(fiber, SIMT_CALLER);
 }
 
-SIMT_API void __tsan_func_exit() { current()->checks.depth--; }
+// After an index out of bounds the frame may have been written over: the function may return only to where it came from.
+static SIMT_NOINLINE void check_return(Fiber* fiber, void** frame) {
+    FiberChecks& checks = fiber->checks;
+    bool whole = checks.depth < DEEPEST_FRAME && frame[1] == checks.frames[checks.depth];
+    if (checks.depth) whole = whole && frame[0] > (void*)frame && is_private(fiber, (u64)frame[0]);   // else: the runtime's
+    if (!whole) abandon(fiber);
+}
+
+SIMT_API void __tsan_func_exit() {
+    Fiber* fiber = current();
+    fiber->checks.depth--;
+    if (SIMT_UNLIKELY(fiber->checks.frame_in_doubt)) check_return(fiber, frame_of_caller());
+}
 
 // The budget of basic blocks is spent: the loop is named by the first line among the outermost blocks that still run.
 static constexpr u64 LOOK_AT_LOOP = 100000;
 
-static SIMT_NOINLINE void budget_is_spent(Fiber* fiber, void* pc) {
+static SIMT_NOINLINE void budget_is_spent(Fiber* fiber, u64 frame, void* pc) {
     FiberChecks& checks = fiber->checks;
     u32 line = line_at(fiber->block->machine->launch, pc);
-    if (line && (!checks.loop_line || checks.depth < checks.loop_depth)) checks.loop_depth = checks.depth, checks.loop_line = line;
-    if (line && checks.depth == checks.loop_depth) checks.loop_line = smaller(checks.loop_line, line);
+    if (line && frame > checks.loop_frame) checks.loop_frame = frame, checks.loop_line = line;      // stacks grow downwards
+    if (line && frame == checks.loop_frame) checks.loop_line = smaller(checks.loop_line, line);
     if (fiber->steps < fiber->block->machine->launch->watchdog + LOOK_AT_LOOP) return;
     SimtFinding finding = finding_of(fiber, KIND_ENDLESS_LOOP, 0, checks.loop_line);
     finding.extra[0] = (i64)fiber->block->machine->launch->watchdog;
@@ -104,8 +122,7 @@ static SIMT_NOINLINE void budget_is_spent(Fiber* fiber, void* pc) {
 
 SIMT_API void __sanitizer_cov_trace_pc() {
     Fiber* fiber = current();
-    if (SIMT_UNLIKELY((char*)__builtin_frame_address(0) < fiber->stack + STACK_RESERVE)) stack_is_full(fiber, SIMT_CALLER);
-    if (SIMT_UNLIKELY(++fiber->steps > most_steps)) budget_is_spent(fiber, SIMT_CALLER);
+    if (SIMT_UNLIKELY(++fiber->steps > most_steps)) budget_is_spent(fiber, (u64)__builtin_frame_address(0), SIMT_CALLER);
 }
 
 // ---- array bounds: a constant number of elements and an index outside it
@@ -114,15 +131,65 @@ struct BoundsPlace { const char* file; u32 line, column; };
 struct BoundsType { u16 kind, information; char name[1]; };
 struct BoundsData { BoundsPlace place; BoundsType *array, *index; };
 
-[[noreturn]] static void index_out_of_bounds(const BoundsData* data, u64 index, void* pc) {
+SIMT_INLINE const char* skip_spaces(const char* text) {
+    while (*text == ' ' || *text == '\'') text++;
+    return text;
+}
+
+// Do two texts agree, spaces and quotes aside, up to the end of `part`?
+static bool begins_with(const char* text, const char* part) {
+    for (;; text++, part++) {
+        text = skip_spaces(text), part = skip_spaces(part);
+        if (!*part) return true;
+        if (*text != *part) return false;
+    }
+}
+
+// Is `name`, such as 'float [64]', the type of this array or of one of its rows?  array.type: "… T = float [2][64] …"
+static bool is_type_of(const SharedArray& array, const char* name) {
+    const char* type = array.type;
+    while (*type && !begins_with(type, "T = ")) type++;
+    if (!*type) return false;
+    const char* element = type + 4;
+    const char *dimensions = element, *wanted = name;
+    while (*wanted && *wanted != '[') wanted++;
+    for (const char* at = name; at < wanted; at++) {                 // the element's type, letter by letter
+        dimensions = skip_spaces(dimensions), at = skip_spaces(at);
+        if (at >= wanted) break;
+        if (*dimensions++ != *at) return false;
+    }
+    for (dimensions = skip_spaces(dimensions); *dimensions == '['; dimensions = skip_spaces(dimensions)) {
+        if (begins_with(dimensions, wanted)) return true;
+        while (*dimensions && *dimensions != ']') dimensions++;
+        if (*dimensions) dimensions++;
+    }
+    return false;
+}
+
+// How many of the block's arrays have that type; `one`: the last of them.
+static u32 shared_arrays_of_type(const Block* block, const char* name, const SharedArray*& one) {
+    u32 count = 0;
+    for (u32 i = 1; i < block->array_count; i++)
+        if (is_type_of(block->arrays[i], name)) one = &block->arrays[i], count++;
+    return count;
+}
+
+static void index_out_of_bounds(const BoundsData* data, u64 index, void* pc) {
     Fiber* fiber = current();
+    const SharedArray* shared = nullptr;
+    u32 shared_count = shared_arrays_of_type(fiber->block, data->array->name, shared);
     SimtFinding finding = finding_of(fiber, KIND_OUT_OF_BOUNDS, OUT_ARRAY, learner_line(fiber, pc));
     u32 bits = 1u << (data->index->information >> 1);
     bool is_signed = data->index->information & 1;
     finding.extra[0] = !is_signed || bits >= 64 ? (i64)index : (i64)(index << (64 - bits)) >> (64 - bits);
     finding.text = data->array->name;
+    if (shared_count == 1) finding.space = SPACE_SHARED, finding.object = shared->index;
     add_finding(finding);
-    abandon(fiber);                              // the array may lie on the stack: what follows could not be trusted
+    // A local array lies in the frame, and what follows could not be trusted.  A shared one may be overrun a little; should
+    // the name mislead (a local array of the same type), the function's return is watched.
+    if (!shared) abandon(fiber);
+    fiber->checks.frame_in_doubt = true;
+    fiber->checks.doubt_line = finding.line;
 }
 SIMT_API void __ubsan_handle_out_of_bounds(void* data, void* index) {
     index_out_of_bounds((const BoundsData*)data, (u64)index, SIMT_CALLER);

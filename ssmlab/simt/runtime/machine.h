@@ -15,6 +15,7 @@ static void run_fiber() {
     observe_return(fiber);
     block->machine->progress++;
     warp->exited |= 1u << fiber->lane;
+    warp->live_positions &= ~fiber->bit;
     make_waiting(fiber, EXITED);
     block->live--;
     if (warp->waiting) complete_what_is_complete(warp);
@@ -60,7 +61,7 @@ static void start_block(Machine* machine, Block* block, u64 number) {
         warp.slot = slot;
         warp.number = warp_order[slot];
         warp.exists = lanes == WARP ? ~0u : (1u << lanes) - 1;
-        warp.exited = warp.waiting = warp.asking = warp.barrier_positions = warp.runnable_positions = 0;
+        warp.exited = warp.waiting = warp.asking = warp.runnable_positions = 0;
         warp.mixed = false;
         make_order(lane_order, lanes, launch->lane_order, machine->random);
         for (u32 position = 0; position < lanes; position++) {
@@ -68,17 +69,19 @@ static void start_block(Machine* machine, Block* block, u64 number) {
             Fiber& fiber = block->fibers[thread];
             fiber.block = block;
             fiber.warp = &warp;
-            fiber.stack = stack_of(launch, (u64)(&fiber - machine->fibers) + (u64)launch->worker * MOST_THREADS);
+            u64 stack = (u64)(&fiber - machine->fibers) + (u64)launch->worker * MOST_THREADS;
+            fiber.stack = stack_of(launch, stack);
             fiber.index = index_of(thread, machine->block_shape);
             fiber.thread = thread;
-            fiber.lane = (u8)lane, fiber.position = (u8)position;
+            fiber.lane = (u8)lane, fiber.position = (u8)position, fiber.bit = 1u << position;
             fiber.wait = RUNNING;
             fiber.patience = 0;
             fiber.steps = 0;
-            context_make(fiber.context, fiber.stack, STACK_BYTES, run_fiber);
+            context_make(fiber.context, fiber.stack, STACK_BYTES - stack_shift(stack), run_fiber);
             warp.by_lane[lane] = warp.by_position[position] = &fiber;
         }
-        make_runnable(&warp, warp.exists);
+        warp.live_positions = warp.exists;
+        make_runnable(&warp, warp.live_positions);
     }
     open_arena(block);
     machine->started++;

@@ -20,18 +20,19 @@ struct BlockChecks {};
 
 enum Wait : u8 { RUNNING, AT_BARRIER, AT_EXCHANGE, AT_ACTIVE_MASK, AT_GRID_BARRIER, EXITED };
 
-struct Fiber {
+struct alignas(64) Fiber {       // what every switch touches comes first: one cache line
     Context context;
     Block* block;
     Warp* warp;
-    char* stack;                 // lowest byte
-    SimtIndex index;             // threadIdx
+    u64 steps;                   // basic blocks run so far (where trace-pc is on)
+    u32 bit;                     // 1 << position
     u32 thread;                  // linear
     u8 lane, position;
     Wait wait;
+    SimtIndex index;             // threadIdx
+    char* stack;                 // lowest byte
     u32 patience;                // native: spins until it lets others run
     u32 active_mask;             // result of simt_active_mask
-    u64 steps;                   // basic blocks run so far (where trace-pc is on)
     FiberChecks checks;
 };
 
@@ -46,8 +47,7 @@ struct Warp {
     Block* block;
     u32 slot;                    // place in the block's order
     u32 number;                  // linear thread index / 32
-    u32 runnable_positions;
-    u32 barrier_positions;       // at the block's or the grid's barrier
+    u32 runnable_positions, live_positions;
     u32 exists, exited, waiting; // lanes; waiting: in an exchange
     u32 asking;                  // lanes in simt_active_mask
     bool mixed;                  // lanes wait with different masks
@@ -57,7 +57,7 @@ struct Warp {
     WarpChecks checks;
 };
 
-struct SharedArray { const void* instance; int index; u32 offset, bytes; };
+struct SharedArray { const void* instance; const char* type; int index; u32 offset, bytes, grain; };     // grain: log2 of a cell's bytes
 static constexpr u32 MOST_SHARED_ARRAYS = 200;
 
 struct Block {
@@ -99,12 +99,13 @@ struct Machine {
 };
 
 // ---- where the stacks are
-// The step from one stack to the next is no power of two: the hot ends would share one cache set (2.4 times slower).
-static constexpr u64 STACK_BYTES = 65536;
-static constexpr u64 STACK_STEP = STACK_BYTES + 4096 + 64;
+static constexpr u64 STACK_BYTES = 1 << 17;
 static constexpr u64 STACK_RESERVE = 16384;              // for the runtime's own calls, below which a stack is called full
 static constexpr u64 STACK_GUARD = 2u << 20;             // below the first stack: room for one function's largest frame
 
 SIMT_INLINE char* stack_of(const SimtLaunch* launch, u64 number) {
-    return (char*)launch->region[REGION_STACKS] + STACK_GUARD + number * STACK_STEP;
+    return (char*)launch->region[REGION_STACKS] + STACK_GUARD + number * STACK_BYTES;
 }
+
+// How much of its upper end a stack leaves unused: the hot ends must not all share one cache set (2.4 times slower).
+SIMT_INLINE u64 stack_shift(u64 number) { return number % 85 * 192; }

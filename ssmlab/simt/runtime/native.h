@@ -14,7 +14,7 @@ static Fiber* first_fiber;
 static Fiber* current() { return (Fiber*)context_now(); }        // a fiber begins with its context
 static void set_current(Fiber*) {}
 #else
-SIMT_INLINE u64 stack_number() { return (u64)((char*)__builtin_frame_address(0) - first_stack) / STACK_STEP; }
+SIMT_INLINE u64 stack_number() { return (u64)((char*)__builtin_frame_address(0) - first_stack) / STACK_BYTES; }
 static inline Fiber* current() { return first_fiber + stack_number(); }
 static inline void set_current(Fiber*) {}
 #endif
@@ -60,7 +60,7 @@ SIMT_API void __sanitizer_cov_trace_pc() {
 SIMT_API uint64_t simt_region_bytes(const SimtLaunch* launch, int region) {
     u64 workers = launch->resident;              // native: how many there will be at most
     switch (region) {
-    case REGION_STACKS: return STACK_GUARD + workers * MOST_THREADS * STACK_STEP;
+    case REGION_STACKS: return STACK_GUARD + workers * MOST_THREADS * STACK_BYTES;
     case REGION_FIBERS: return workers * MOST_THREADS * sizeof(Fiber);
     case REGION_BLOCKS: return workers * (sizeof(Block) + sizeof(Machine));
     case REGION_ARENA: return workers * launch->arena_bytes;

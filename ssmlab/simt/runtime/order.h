@@ -148,7 +148,7 @@ static void read_flag(Fiber* fiber, u32 publication) {
 
 // ---- the search
 
-static bool in_snapshot(const Snapshot& snapshot, const Record& record) {
+static bool in_snapshot(const Snapshot& snapshot, const GlobalRecord& record) {
     if (record.block != snapshot.block) return false;
     if (record.interval != snapshot.interval) return record.interval < snapshot.interval;
     if (snapshot.thread == NO_THREAD || record.warp != snapshot.thread / WARP) return false;
@@ -168,7 +168,7 @@ static bool read_before(const FlagRead& read, const Snapshot& snapshot) {
 
 static constexpr u64 MOST_EFFORT = 100u << 20;   // steps of all searches of one launch
 
-static bool comes_before(Fiber* fiber, const Record& record) {
+static bool comes_before(Fiber* fiber, const GlobalRecord& record) {
     Snapshot now;
     open_times(fiber->warp);
     now.block = (u32)fiber->block->number, now.interval = fiber->block->checks.interval, now.thread = fiber->thread;

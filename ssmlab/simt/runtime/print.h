@@ -10,6 +10,18 @@ static SimtResults* results_of(const SimtLaunch* launch) { return (SimtResults*)
 
 static u32 interval_of(Fiber* fiber) { return (u32)fiber->block->barriers; }
 
+// CUDA's printf gives the number of its arguments, not of the characters written.
+static int arguments_of(const char* format) {
+    int count = 0;
+    for (; *format; format++) {
+        if (*format != '%') continue;
+        if (format[1] == '%') format++;
+        else for (count++; *++format && (*format < 'A' || *format == 'h' || *format == 'l'); ) count += *format == '*';
+        if (!*format) break;
+    }
+    return count;
+}
+
 SIMT_API int simt_printf(const char* format, ...) {
     Fiber* fiber = current();
     SimtResults* results = results_of(fiber->block->machine->launch);
@@ -27,7 +39,7 @@ SIMT_API int simt_printf(const char* format, ...) {
     SimtPrint piece = {fiber->block->number, interval_of(fiber), fiber->thread, bytes, 0};
     memcpy(to, &piece, sizeof piece);
     results->print_bytes += sizeof piece + ((bytes + 7) & ~7u);
-    return wanted;
+    return arguments_of(format);
 }
 
 static void record_assert(Fiber*, const char* expression, void* pc);     // checked.h, native.h

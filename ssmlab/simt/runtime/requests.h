@@ -111,7 +111,7 @@ static void close_request(const Warp* warp, u16 site, const Request& r, u32 k) {
 
 static void close_requests(const Warp* warp, u16 site, RequestSlot& slot, u32 upto) {
     for (; slot.base < upto; slot.base++, slot.count -= slot.count > 0) {
-        Request& r = slot.request[slot.base % slot.capacity];
+        Request& r = slot.request[slot.base & (slot.capacity - 1)];
         if (slot.count && r.mask) close_request(warp, site, r, slot.base);
         r.mask = 0;
     }
@@ -156,7 +156,7 @@ static SIMT_NOINLINE bool enlarge(RequestSlot* slot) {
     if (ring) request_memory.free[level] = *(void**)ring;
     else if (!(ring = (Request*)take(capacity * sizeof(Request)))) return false;
     memset(ring, 0, capacity * sizeof(Request));
-    for (u32 k = slot->base; k < slot->base + slot->count; k++) ring[k % capacity] = slot->request[k % slot->capacity];
+    for (u32 k = slot->base; k < slot->base + slot->count; k++) ring[k & (capacity - 1)] = slot->request[k & (slot->capacity - 1)];
     *(void**)slot->request = request_memory.free[__builtin_ctz(slot->capacity)];
     request_memory.free[__builtin_ctz(slot->capacity)] = slot->request;
     slot->request = ring;
@@ -176,9 +176,9 @@ static SIMT_NOINLINE void catch_up(Fiber* fiber, u16 site, RequestSlot* slot) {
             close_requests(warp, site, *slot, behind);
             continue;
         }
-        u32 others = warp->runnable_positions & ~(1u << fiber->position);
+        u32 others = warp->runnable_positions & ~fiber->bit;
         if (!others) break;
-        u32 later = others & above(fiber->position);
+        u32 later = others & above(fiber->bit);
         hand_over(fiber, warp->by_position[lowest(later ? later : others)]);
     }
     if (k - slot->base >= slot->capacity) close_requests(warp, site, *slot, k - slot->capacity / 2);
@@ -203,7 +203,7 @@ SIMT_INLINE void record_request(Fiber* fiber, u16 site, u32 object, u32 address)
         close_request(fiber->warp, site, late, k);
         return;
     }
-    Request& request = slot->request[k % slot->capacity];
+    Request& request = slot->request[k & (slot->capacity - 1)];
     if (k - slot->base >= slot->count) slot->count = k - slot->base + 1;
     if (!request.mask) request.object = object;
     request.mask |= 1u << lane;

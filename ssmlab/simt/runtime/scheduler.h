@@ -27,12 +27,12 @@ SIMT_INLINE void make_runnable(Warp* warp, u32 positions) {
 SIMT_INLINE void make_waiting(Fiber* fiber, Wait why) {
     Warp* warp = fiber->warp;
     fiber->wait = why;
-    warp->runnable_positions &= ~(1u << fiber->position);
+    warp->runnable_positions &= ~fiber->bit;
     if (!warp->runnable_positions && warp->asking) resolve_active_mask(warp);
     if (!warp->runnable_positions) warp->block->runnable &= ~(1u << warp->slot);
 }
 
-SIMT_INLINE u32 above(u32 bit) { return ~((2u << bit) - 1u); }      // bits higher than `bit` (2 << 31 wraps to 0: none)
+SIMT_INLINE u32 above(u32 bit) { return ~(bit | (bit - 1)); }       // the bits higher than the one that is set
 
 SIMT_INLINE Fiber* first_of(Block* block) {
     Warp& warp = block->warp[lowest(block->runnable)];
@@ -53,12 +53,12 @@ static SIMT_NOINLINE Fiber* first_in_ring_after(Block* block) {
 SIMT_INLINE Fiber* next_after_waiting(Fiber* fiber) {
     Warp* warp = fiber->warp;
     if (u32 rest = warp->runnable_positions) {
-        u32 later = rest & above(fiber->position);
+        u32 later = rest & above(fiber->bit);
         return warp->by_position[lowest(later ? later : rest)];
     }
     Block* block = warp->block;
     if (u32 rest = block->runnable) {
-        u32 later = rest & above(warp->slot);
+        u32 later = rest & above(1u << warp->slot);
         Warp& next = block->warp[lowest(later ? later : rest)];
         return next.by_position[lowest(next.runnable_positions)];
     }
@@ -69,8 +69,8 @@ SIMT_INLINE Fiber* next_after_waiting(Fiber* fiber) {
 static SIMT_NOINLINE Fiber* next_after_polling(Fiber* fiber) {
     Warp* warp = fiber->warp;
     Block* block = warp->block;
-    if (u32 later = warp->runnable_positions & above(fiber->position)) return warp->by_position[lowest(later)];
-    if (u32 later = block->runnable & above(warp->slot)) {
+    if (u32 later = warp->runnable_positions & above(fiber->bit)) return warp->by_position[lowest(later)];
+    if (u32 later = block->runnable & above(1u << warp->slot)) {
         Warp& next = block->warp[lowest(later)];
         return next.by_position[lowest(next.runnable_positions)];
     }

@@ -17,23 +17,24 @@ static constexpr u16 NO_OTHER = 0xFFFF;
 enum RecordFlag : u8 { READ_UNWRITTEN = 1, IN_A_RACE = 2 };
 
 struct Record {
-    u32 interval, block;
     u32 lanes;                   // of `warp`; 0: the record is empty
     u32 time;                    // of the warp, when they did it
     u16 site, other;             // other: a thread of another warp that did it in the same interval
-    u8 warp, kind, mask, flags;  // mask: which of the word's 4 bytes
-    u32 counted;                 // bit i: conflicts with the cell's record number i were counted
-    u32 number;                  // in the cell
+    u16 mask;                    // which bytes of the cell
+    u8 warp, kind, flags, number;        // number: in the cell; records of one site, kind and mask share it
+    u16 counted;                 // bit i: conflicts with the cell's record number i were counted
 };
+struct GlobalRecord : Record { u32 interval, block; };
 
-struct Link { Record record; u32 next; };        // a cell's records beyond the first ones
+// A cell's records beyond the first ones.
+struct SharedLink { Record record; u32 next; };
+struct GlobalLink { GlobalRecord record; u32 next; };
 
-struct SharedCell { u32 interval, links; u32 birth; u32 written; Record record[2]; };   // written: bytes that have a value
-struct GlobalCell { u32 launch, links; Record record; };
+struct SharedCell { u32 interval, links; u32 written; Record record[2]; };      // written: bytes that have a value
+struct GlobalCell { u32 launch, links; GlobalRecord record; };
 
-// Links of global cells come from the front of the region, those of each block's shared cells from a part of its own.
-static constexpr u32 SHARED_LINKS_A_WORD = 4;
-struct Links { Link* all; u32 used, end; } static links;
+static constexpr u32 SHARED_LINKS_A_WORD = 4, GLOBAL_LINKS_A_WORD = 4;
+struct Links { GlobalLink* global; u32 global_used, global_end; SharedLink* shared; } static links;   // each block: a part of `shared`
 
 SIMT_INLINE bool known_to(const Fiber* fiber, u32 lane, u32 time) {      // both in the present interval and in one warp
     const WarpChecks& checks = fiber->warp->checks;
@@ -71,19 +72,24 @@ static constexpr u32 MOST_CONFLICTS = 24;
 // The walk over one cell: finds conflicts and the record that the access belongs to.
 struct Visit {
     Fiber* fiber;
-    u16 site;
-    u8 kind, mask;
-    u32 number = 0;              // of records looked at
+    u16 site, mask;
+    u8 kind;
+    u32 number = 0;              // of kinds of records looked at
     Record* mine = nullptr;
     Record* empty = nullptr;
-    u32 empty_number = 0;
+    u32 own_number = ~0u;        // of the records that are like this access
     u32 conflicts = 0;
     Conflict conflict[MOST_CONFLICTS];
 
     void add_conflict(Record& record, u32 other_thread, Order order) {
         if (conflicts < MOST_CONFLICTS) conflict[conflicts++] = {&record, other_thread, order};
     }
-    bool alike(const Record& record) const { return record.site == site && record.kind == kind && record.mask == mask; }
+    bool alike(const Record& record) {
+        if (record.site != site || record.kind != kind || record.mask != mask) return false;
+        own_number = record.number;
+        return true;
+    }
+    u32 new_number() const { return own_number == ~0u ? number : own_number; }
 };
 
 // Add this thread to a record of the same site in the same block and interval; false if the record cannot hold it.
@@ -103,50 +109,41 @@ static bool join_record(const Fiber* fiber, Record& record) {
     return true;
 }
 
-static void write_record(const Fiber* fiber, Record& record, u32 number, u16 site, u8 kind, u8 mask) {
-    record = {};
-    record.number = number;
-    record.interval = fiber->block->checks.interval;
-    record.block = (u32)fiber->block->number;
+SIMT_INLINE void write_record(const Fiber* fiber, Record& record, u32 number, u16 site, u8 kind, u16 mask) {
     record.lanes = 1u << fiber->lane;
     record.time = warp_time(fiber);
     record.site = site, record.other = NO_OTHER;
-    record.warp = (u8)fiber->warp->number, record.kind = kind, record.mask = mask;
-}
-
-static Record* add_link(u32& first, u32& used, u32 end) {
-    if (used == end) {
-        results->order_limit |= 1;
-        return nullptr;
-    }
-    Link& link = links.all[used];
-    link.next = first;
-    first = used++;
-    return &link.record;
+    record.mask = mask;
+    record.warp = (u8)fiber->warp->number, record.kind = kind, record.flags = 0, record.number = (u8)smaller(number, 255u);
+    record.counted = 0;
 }
 
 // Each pair of lines is counted once for each word (and interval); an error seen later still raises the severity.
-static void report_conflicts(const Visit& visit, u32 kind, u32 variant, u32 space, int32_t object, i64 offset, u32 size) {
+static SIMT_NOINLINE void report_conflicts(const Visit& visit, u32 kind, u32 space, int32_t object, i64 offset, u32 size) {
     for (u32 i = 0; i < visit.conflicts; i++) {
         const Conflict& conflict = visit.conflict[i];
         Record& theirs = *conflict.record;
         Record* mine = visit.mine;
-        bool counted = mine && theirs.number < 32 && mine->number < 32 &&
+        bool counted = mine && theirs.number < 16 && mine->number < 16 &&
                        ((mine->counted >> theirs.number & 1) || (theirs.counted >> mine->number & 1));
-        if (mine && theirs.number < 32) mine->counted |= 1u << theirs.number;
+        if (mine && theirs.number < 16 && mine->number < 16) {
+            mine->counted |= (u16)(1u << theirs.number);
+            theirs.counted |= (u16)(1u << mine->number);
+        }
         theirs.flags |= IN_A_RACE;
         if (mine) mine->flags |= IN_A_RACE;
         if (counted && conflict.order == UNORDERED_IN_WARP) continue;
 
-        SimtFinding finding = finding_of(visit.fiber, kind, variant, sites.stats[visit.site].line);
+        SimtFinding finding = finding_of(visit.fiber, kind, 0, sites.stats[visit.site].line);
         finding.severity = conflict.order == UNORDERED;
         finding.access = access_word(visit.kind);
         finding.other_line = sites.stats[theirs.site].line;
         finding.other_access = access_word(theirs.kind);
         finding.other_thread = conflict.other_thread;
-        finding.other_block = theirs.block;
-        finding.count = !counted;
-        finding.bytes = counted ? 0 : ones(visit.mask & theirs.mask);
+        if (space == SPACE_GLOBAL) finding.other_block = ((const GlobalRecord&)theirs).block;
+        u32 bytes = ones(visit.mask & theirs.mask);
+        finding.count = counted ? 0 : (bytes + 3) / 4;
+        finding.bytes = counted ? 0 : bytes;
         finding.space = space, finding.object = object, finding.offset = offset, finding.size = size;
         bool later = finding.line > finding.other_line ||
                      (finding.line == finding.other_line && finding.access < finding.other_access);

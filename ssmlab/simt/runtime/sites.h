@@ -10,7 +10,12 @@ static constexpr u32 HEADER_PLACES = 8192;                       // a power of t
 
 struct HeaderPlace { void* pc; u32 line; u32 site; };
 
+// Most header functions are called by the learner's text itself: place and caller decide.
+struct QuickSite { void *pc, *caller; u32 site, unused; };
+static constexpr u32 QUICK_SITES = 1024;         // a power of two
+
 struct Sites {
+    QuickSite quick[QUICK_SITES];
     u32 count, lost;
     SimtStats* stats;                            // one for each site; site 0 is none
     HeaderPlace* header;                         // hash table
@@ -22,6 +27,7 @@ static u64 sites_bytes(const SimtLaunch* launch) { return HEADER_PLACES * sizeof
 
 static void open_sites(const SimtLaunch* launch, SimtStats* stats) {
     memset(launch->region[REGION_SITES], 0, sites_bytes(launch));
+    memset(sites.quick, 0, sizeof sites.quick);
     sites.count = 1, sites.lost = 0;
     sites.stats = stats;
     sites.header = (HeaderPlace*)launch->region[REGION_SITES];
@@ -80,7 +86,13 @@ static u16 site_by_hash(void* pc, u32 line, u32 space, u32 access, u32 size) {
 }
 
 static SIMT_NOINLINE u16 header_site(const Fiber* fiber, const SimtLaunch* launch, void* pc, u32 space, u32 access, u32 size) {
-    return site_by_hash(pc, line_of_caller(fiber, launch), space, access, size);
+    u32 depth = fiber->checks.depth;
+    void* caller = depth && depth <= DEEPEST_FRAME ? fiber->checks.frames[depth - 1] : nullptr;
+    QuickSite& quick = sites.quick[((u64)pc * 31 + (u64)caller) * 0x9E3779B97F4A7C15u >> 54];
+    if (SIMT_LIKELY(quick.pc == pc && quick.caller == caller && caller)) return (u16)quick.site;
+    u16 site = site_by_hash(pc, line_of_caller(fiber, launch), space, access, size);
+    if (caller && line_at(launch, caller)) quick = {pc, caller, site, 0};
+    return site;
 }
 
 // A second site for one place in the code that touches another space, or another size, than at first.

@@ -27,7 +27,7 @@ static void observe_block_start(Block* block) {
     BlockChecks& checks = block->checks;
     memset(&checks, 0, sizeof checks);
     checks.birth = checks.interval = block->machine->launch->next_interval++;
-    checks.link_first = checks.link_used = links.end + block->slot * arena_words(launch) * SHARED_LINKS_A_WORD;
+    checks.link_first = checks.link_used = 1 + block->slot * arena_words(launch) * SHARED_LINKS_A_WORD;
     checks.link_end = checks.link_first + arena_words(launch) * SHARED_LINKS_A_WORD;
     checks.unwritten = (PendingRead*)(cells_of(block) + arena_words(launch));
     for (u32 i = 0; i < block->machine->threads; i++) memset(&block->fibers[i].checks, 0, sizeof(FiberChecks));
@@ -99,7 +99,7 @@ static void observe_grid_release(Machine* machine) {
     for (u32 b = 0; b < machine->resident; b++)
         if (machine->block[b].alive) next_interval(&machine->block[b]);
     machine->launch->launch_number++;            // no record of global memory is older than this
-    links.used = 1;
+    links.global_used = 1;
 }
 
 // ---- warps
@@ -133,7 +133,7 @@ static void observe_exchange(Warp* warp, u32 group) {
         u32 lane = lowest(rest);
         const Exchange& other = warp->exchange[lane];
         bool mask = other.mask != one.mask, operation = other.operation != one.operation || other.mode != one.mode;
-        bool lines = other.pc != one.pc && warp->by_lane[lane]->checks.wait_line != line && one.operation != OP_BARRIER;
+        bool lines = warp->by_lane[lane]->checks.wait_line != line && one.operation != OP_BARRIER;
         if (SIMT_LIKELY(!mask && !operation && !lines)) continue;
         SimtFinding finding = mask_finding(warp, first, mask ? MASK_DIFFERS : operation ? MASK_OPERATION : MASK_LINES);
         finding.severity = mask || operation;    // different lines: Volta and later allow it, older GPUs do not
@@ -259,7 +259,7 @@ static void observe_fence(Fiber* fiber, int scope) {
 }
 
 static void observe_atomic(Fiber* fiber, void* address, u32 size, void* pc) {
-    if (!on_own_stack(fiber, (u64)address)) access(fiber, (u64)address, size, ATOMIC, pc);
+    if (!is_private(fiber, (u64)address)) access(fiber, (u64)address, size, ATOMIC, pc);
 }
 
 static void observe_atomic_done(Fiber* fiber, bool changed, void* pc) {

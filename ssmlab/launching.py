@@ -1,0 +1,82 @@
+"""Launches the finished kernels of the ops: checked the first time, as cheaply as possible afterwards.
+
+A RawKernel looks at every argument of every call, which is right for a kernel that is being written and costs more
+time than a small scan takes. An op passes the same kinds of arguments each time. So the first launch on a device goes
+through RawKernel with all its checks; later ones hand the driver the same list of 8-byte values at once. On a CPU every
+launch goes through RawKernel.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import struct
+
+import torch
+
+from . import kernels
+from .rawkernel import RawKernel
+
+
+class Launcher:
+    """One kernel of kernels_cu with its compile-time constants.
+
+    file, name   the text and the kernel in it
+    constants    {"TILE": 256, "ELEMENT_FLOAT": None}: -DTILE=256 -DELEMENT_FLOAT
+    """
+
+    def __init__(self, file, name, constants):
+        options = tuple(f"-D{key}" if value is None else f"-D{key}={value}" for key, value in sorted(constants.items()))
+        self.kernel = RawKernel(
+            kernels.source(file), name, ("-std=c++17", "-DSIMT_TRUSTED", *options), mode="native", filename=file,
+            strided=True,
+        )  # fmt: skip
+        self._ready = {}  # device index: (driver's launch function, handle of the kernel)
+
+    def __call__(self, grid, block, args, device, shared_mem=0):
+        """Run on `device`, on torch's current stream. args: tensors, None for a null pointer, integers.
+
+        shared_mem   [B] of dynamic shared memory, the same in every launch
+        """
+        if device.type == "cpu":
+            self.kernel(grid, block, args, shared_mem=shared_mem)
+            return
+        if torch.cuda.current_device() != device.index:
+            with torch.cuda.device(device):
+                self._on_gpu(grid, block, args, device.index, shared_mem)
+        else:
+            self._on_gpu(grid, block, args, device.index, shared_mem)
+
+    def _on_gpu(self, grid, block, args, index, shared_mem):
+        ready = self._ready.get(index)
+        if ready is None:
+            self.kernel(grid, block, args, shared_mem=shared_mem)  # with all checks; compiles
+            self._ready[index] = self._driver_function(index)
+            return
+        launch, handle = ready
+        values = [
+            value if isinstance(value, int) else 0 if value is None else value.data_ptr() for value in args
+        ]  # every parameter is a pointer, a long long or an int: 8 bytes hold each, little end first
+        count = len(values)
+        packed = struct.pack(_format(count), *values)
+        buffer = ctypes.create_string_buffer(packed, 8 * count)
+        start = ctypes.addressof(buffer)
+        places = (ctypes.c_void_p * count)(*range(start, start + 8 * count, 8))
+        stream = torch._C._cuda_getCurrentRawStream(index)
+        launch(handle, *(*grid, 1, 1)[:3], *(*block, 1, 1)[:3], shared_mem, stream, ctypes.addressof(places), 0)
+
+    def _driver_function(self, index):
+        """cuLaunchKernel as CuPy wraps it, and the compiled kernel's handle on this device."""
+        function = self.kernel.kernel
+        return self.kernel._program.gpu_code().cupy.cuda.driver.launchKernel, function.ptr
+
+
+@functools.cache
+def _format(count):
+    return f"<{count}q"
+
+
+@functools.cache
+def launcher(file, name, constants):
+    """The Launcher for a text, a kernel and constants given as a sorted tuple of pairs; one for all callers."""
+    return Launcher(file, name, dict(constants))

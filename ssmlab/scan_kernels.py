@@ -1,0 +1,275 @@
+"""How a scan is laid out over the kernels: algorithm, tile, launches. All tensors (batch, length, channels).
+
+The plan of a call depends on shapes, strides, dtype and device alone, and is remembered. scan_table.json says which
+algorithm and which tile a GPU gets; a CPU walks whole rows ("thread") unless another algorithm is named.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from .launching import launcher
+
+ALGORITHMS = ("auto", "thread", "block", "chain", "totals", "lookback")
+TABLE = Path(__file__).with_name("scan_table.json")
+
+_ELEMENT = {
+    torch.float32: "ELEMENT_FLOAT",
+    torch.float64: "ELEMENT_DOUBLE",
+    torch.float16: "ELEMENT_HALF",
+    torch.bfloat16: "ELEMENT_BFLOAT16",
+}
+DTYPES = tuple(_ELEMENT)
+_HAS_BEGIN, _WANTS_END, _HAS_INITIAL = 1, 2, 4  # flags, as in scan_step.cuh
+_MOST_BLOCKS = 2**31 - 1
+
+
+def real_of(dtype):
+    """What states and sums are kept in."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a plan is made from. strides: of a, x, h, out, in elements; aligned: all start at a multiple of 16 bytes."""
+
+    batch: int
+    length: int
+    channels: int
+    strides: tuple[tuple[int, int, int], ...]
+    aligned: bool
+    dtype: torch.dtype
+    device: torch.device
+    reverse: bool
+    backward: bool
+    packed: bool
+
+    @property
+    def rows(self):
+        return self.batch * self.channels
+
+    @property
+    def layout(self):
+        """"rows" if neighbours in memory are neighbours in time, else "columns"."""
+        if self.channels == 1:
+            return "rows"
+        times = all(stride[1] == 1 for stride in self.strides)
+        return "rows" if times and self.length > 1 else "columns"
+
+    def divides(self, vector):
+        """May every `vector` neighbours along the layout's inner axis be one access?"""
+        inner, size = (1, self.length) if self.layout == "rows" else (2, self.channels)
+        sizes = (self.batch, self.length, self.channels)
+        if not self.aligned or size % vector:
+            return False
+        outer = [axis for axis in range(3) if axis != inner and sizes[axis] > 1]
+        return all(
+            stride[inner] == 1 and not any(stride[axis] % vector for axis in outer) for stride in self.strides
+        )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a call does. tile: steps of a tile; chunk: steps between carries; blocks: of the main launch."""
+
+    algorithm: str
+    layout: str
+    wide: bool
+    constants: tuple[tuple[str, int], ...]
+    tile: int
+    chunk: int
+    chunks: int
+    grid: int
+    block: tuple[int, ...]
+    reason: str
+
+
+@functools.cache
+def _table():
+    return json.loads(TABLE.read_text(encoding="utf-8"))["entries"]
+
+
+def _entry(shape, algorithm):
+    bits = 8 * shape.dtype.itemsize
+    direction = "backward" if shape.backward else "forward"
+    named = {"chain": "block", "totals": "block"}.get(algorithm, algorithm)
+    for entry in _table():
+        if (entry["layout"], entry["bits"], entry["direction"]) != (shape.layout, bits, direction):
+            continue
+        if entry["longest"] is not None and shape.length > entry["longest"]:
+            continue
+        if algorithm == "auto":
+            if entry["most_rows"] is None or shape.rows <= entry["most_rows"]:
+                return entry
+        elif entry["algorithm"] == named:
+            return entry
+    raise AssertionError(f"scan_table.json has no entry for {shape} and {algorithm!r}")
+
+
+@functools.lru_cache(maxsize=4096)
+def plan_of(shape, algorithm, chunk=None):
+    """The Plan for a Shape. chunk [steps] between carries of "chain" and "totals"; None: at most 64 chunks a row."""
+    if algorithm == "thread" or (algorithm == "auto" and shape.device.type == "cpu"):
+        return _thread_plan(shape, "named by the caller" if algorithm == "thread" else "a CPU walks whole rows")
+    entry = _entry(shape, algorithm)
+    name = entry["algorithm"] if algorithm == "auto" else algorithm
+    vec = 16 // shape.dtype.itemsize
+    tile = list(entry["tile"])
+    parts = tile.pop() if name == "lookback" else 1
+    if shape.layout == "rows":
+        threads, vectors, rows, fourth, resident = tile
+        wide = shape.divides(vec)
+        constants = {"COLUMNS": 0, "THREADS": threads, "VECTORS": vectors, "ROWS": rows}
+        steps, block = threads * vectors * vec, (threads, rows)
+        groups = -(-shape.rows // rows)
+    else:
+        lanes, strips, each, fourth, resident, across = tile
+        wide = shape.divides(across)
+        constants = {"COLUMNS": 1, "LANES": lanes if wide else 32, "STRIPS": strips, "STEPS": each}
+        if wide:
+            constants["PACK"] = across
+        else:
+            across, resident = 1, 1
+            fourth = min(fourth, 1)
+        steps, block = strips * each, (constants["LANES"] * strips,)
+        groups = shape.batch * -(-shape.channels // (constants["LANES"] * across))
+    constants["WIDE"] = int(wide)
+    if name == "lookback":
+        constants.update(DEPTH=fourth, PARTS=parts)
+    else:
+        constants["PREFETCH"] = fourth
+    if wide and not shape.packed:
+        constants["MIN_BLOCKS"] = resident
+    if name == "block":
+        chunk = max(shape.length, 1)
+    elif name == "lookback":
+        chunk = steps * parts
+    elif chunk is None:
+        chunk = -(-shape.length // (64 * steps)) * steps
+    chunks = -(-shape.length // chunk)
+    if groups * chunks > _MOST_BLOCKS:
+        raise ValueError(
+            f"a scan of {shape.rows} rows of {shape.length} steps by {name!r} needs {groups * chunks} blocks: "
+            f"a GPU takes {_MOST_BLOCKS}"
+        )
+    reason = "named by the caller" if algorithm != "auto" else f"first entry of {TABLE.name} that fits"
+    return Plan(name, shape.layout, wide, _sorted(constants), steps, chunk, chunks, groups * chunks, block, reason)
+
+
+def _thread_plan(shape, reason):
+    on_cpu = shape.device.type == "cpu"
+    vec = 16 // shape.dtype.itemsize
+    neighbours = all(stride[2] == 1 for stride in shape.strides) and shape.channels > 1
+    if on_cpu:
+        across = _cpu_channels(shape.channels) if neighbours else 1
+        wide, steps = neighbours, 1 if across > 1 else 8
+        tasks = shape.batch * -(-shape.channels // across)
+        threads = 1 if tasks <= 64 else 16
+    else:
+        wide = neighbours and shape.layout == "columns" and shape.divides(vec) and shape.rows >= 32768
+        across, steps, threads = vec if wide else 1, 4 if wide else 16, 64
+        tasks = shape.batch * -(-shape.channels // across)
+    constants = {"CHANNELS": across, "STEPS": steps, "THREADS": threads, "WIDE": int(wide), "ALIGNED": int(not on_cpu)}
+    grid = -(-tasks // threads)
+    chunk = max(shape.length, 1)
+    return Plan("thread", shape.layout, wide, _sorted(constants), chunk, chunk, 1, grid, (threads,), reason)
+
+
+def _cpu_channels(channels):
+    """Neighbouring channels that one thread of a CPU walks: many, so that memory is read in one sweep."""
+    divisor = min(channels & -channels, 256)
+    return divisor if divisor >= 16 else min(64, 1 << (channels.bit_length() - 1))
+
+
+def _sorted(constants):
+    return tuple(sorted(constants.items()))
+
+
+@functools.lru_cache(maxsize=4096)
+def _launcher(file, name, constants, shape):
+    chosen = dict(constants)
+    chosen[_ELEMENT[shape.dtype]] = None
+    if name != "carry_chain" and name != "carry_scan":
+        chosen.update(BACKWARD=int(shape.backward), REVERSE=int(shape.reverse))
+    chosen["PACKED"] = int(shape.packed)
+    return launcher(file, name, tuple(sorted(chosen.items())))
+
+
+def _kind(shape):
+    """Of a Shape only what decides the compiled text, so that all sizes share a launcher."""
+    return Shape(0, 0, 0, (), True, shape.dtype, torch.device("cpu"), shape.reverse, shape.backward, shape.packed)
+
+
+def run(a, x, out, begin, end, *, h=None, da=None, initial=None, marks=None, before=None, reverse=False,
+        algorithm="auto", chunk=None):  # fmt: skip
+    """One scan into `out` (forward: h; backward: db, and da beside it). Any strides.
+
+    x       b, or the gradient of h if `h` is given: then it is the backward pass, which runs the other way
+    begin   the states before the first step (rows or slots, channels) real, contiguous; None: zeros
+    end     the same shape; the states after the last step are written there
+    initial backward: the forward pass's begin.  marks, before: packing.Packing's
+    """
+    backward = h is not None
+    shape = shape_of(a, x, out, h, da, reverse, marks is not None)
+    if 0 in a.shape:
+        return
+    plan = plan_of(shape, algorithm, chunk)
+    batch, length, channels = shape.batch, shape.length, shape.channels
+    flags = _HAS_BEGIN * (begin is not None) | _WANTS_END * (end is not None) | _HAS_INITIAL * (initial is not None)
+    common = (
+        a, x, h, out, da, begin, end, initial, marks, before, *a.stride(), *x.stride(),
+        *(h.stride() if backward else (0, 0, 0)), *out.stride(), batch, channels, length, flags,
+    )  # fmt: skip
+    kind, device, grid = _kind(shape), a.device, (plan.grid,)
+    if plan.algorithm == "thread":
+        _launcher("scan_thread.cu", "scan_thread", plan.constants, kind)(grid, plan.block, common, device)
+    elif plan.algorithm == "block":
+        last = (plan.chunk, 0, None)
+        _launcher("scan_block.cu", "scan_block", plan.constants, kind)(grid, plan.block, (*common, *last), device)
+    elif plan.algorithm == "lookback":
+        pieces = 2 if shape.dtype == torch.float64 else 1
+        board = torch.zeros(1 + 2 * pieces * plan.chunks * shape.rows, dtype=torch.int64, device=device)
+        last = (plan.chunks, board, board[1:])
+        _launcher("scan_lookback.cu", "scan_lookback", plan.constants, kind)(grid, plan.block, (*common, *last), device)
+    else:
+        carries = _carries(a, x, begin, marks, plan, shape, kind, flags)
+        last = (plan.chunk, 1, carries)
+        _launcher("scan_block.cu", "scan_block", plan.constants, kind)(grid, plan.block, (*common, *last), device)
+
+
+def _carries(a, x, begin, marks, plan, shape, kind, flags):
+    """The state before every chunk: (chunks, rows)."""
+    real, device = real_of(shape.dtype), a.device
+    pair_a, pair_b, carries = torch.empty((3, plan.chunks, shape.rows), dtype=real, device=device)
+    cuts = torch.empty((plan.chunks, shape.rows), dtype=torch.int32, device=device) if shape.packed else None
+    constants = tuple(pair for pair in plan.constants if pair[0] != "PREFETCH")
+    _launcher("scan_two_pass.cu", "scan_totals", constants, kind)(
+        (plan.grid,), plan.block,
+        (a, x, begin, marks, *a.stride(), *x.stride(), shape.batch, shape.channels, shape.length, flags, plan.chunk,
+         pair_a, pair_b, cuts),
+        device,
+    )  # fmt: skip
+    by_thread = plan.algorithm == "chain"
+    at_edge = None if shape.packed else begin
+    _launcher("scan_two_pass.cu", "carry_chain" if by_thread else "carry_scan", constants, kind)(
+        (-(-shape.rows // (128 if by_thread else 4)),), (128,) if by_thread else (32, 4),
+        (pair_a, pair_b, cuts, at_edge, int(at_edge is not None), shape.rows, plan.chunks, carries),
+        device,
+    )  # fmt: skip
+    return carries
+
+
+def shape_of(a, x, out, h=None, da=None, reverse=False, packed=False):
+    """The Shape of a call."""
+    tensors = [tensor for tensor in (a, x, h, out, da) if tensor is not None]
+    if h is None:
+        strides = (a.stride(), x.stride(), out.stride())
+    else:
+        strides = (a.stride(), x.stride(), h.stride(), out.stride())
+    aligned = not any(tensor.data_ptr() % 16 for tensor in tensors)
+    return Shape(*a.shape, strides, aligned, a.dtype, a.device, reverse, h is not None, packed)

@@ -1,0 +1,423 @@
+"""selective_scan and selective_state_update: Mamba's recurrence for torch tensors, on a GPU and on a CPU.
+
+    y = selective_scan(u, delta, A, B, C, D, z, delta_bias, delta_softplus=True)           (batch, length, channels)
+    y, last = selective_scan(..., initial_state=state, return_final_state=True)            go on, hand the state over
+    y = selective_state_update(state, x, dt, A, B, C, D, z, dt_bias, dt_softplus=True)     one token, state in place
+
+The kernels are texts in kernels_cu (selective_forward, selective_totals, selective_link, selective_backward,
+selective_sum, selective_update); selective_kernels.py launches them. This file checks what the caller gives, and tells
+torch about the operators: what they return (for torch.compile) and what their gradients are.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from . import packing, selective_kernels, strictness
+from .selective_kernels import BORDER, ELEMENT, MAX_STATES, Inputs, real_of
+
+SAVE = ("boundaries", "boundaries-bf16", "all")
+
+
+def selective_scan(
+    u, delta, A, B, C, D=None, z=None, delta_bias=None, delta_softplus=False, *,
+    initial_state=None, return_final_state=False, seq_idx=None, cu_seqlens=None, chunk=None, save="boundaries",
+):  # fmt: skip
+    """Run h[t] = exp(delta[t] A) h[t-1] + delta[t] B[t] u[t], y[t] = C[t] . h[t] + D u[t], then y silu(z), fused.
+
+    u, delta, z     (batch, length, channels) float32, float64, float16 or bfloat16, any strides: a transposed
+                    (batch, channels, length) tensor is no copy. Where dtypes differ, all are brought to the widest.
+    A               (channels, states), real
+    B, C            (batch, length, states), (batch, length, groups, states), or one for all steps: (channels, states)
+    D, delta_bias   (channels,)
+    delta_softplus  delta becomes softplus(delta + delta_bias), which is the identity above 20
+    initial_state   (batch, channels, states), with cu_seqlens (sequences, channels, states). None: zeros.
+    seq_idx         (batch, length) integers: a new label begins a new sequence; negative labels are padding: y is 0,
+                    the state is untouched, nothing there is read. initial_state enters a row's first sequence only.
+    cu_seqlens      (sequences + 1,) int32 or int64 for batch 1: where each sequence begins, and the end
+    chunk           [steps] between the states kept for the backward, a multiple of 32; None: 32. With a chunk given, a
+                    row gets the same bits alone and in a batch. A larger chunk keeps less: the backward runs the
+                    forward once more to make the states between.
+    save            what the backward starts from: "boundaries", float32 (float64) states chunk steps apart;
+                    "boundaries-bf16", the same in half the bytes; "all", every state, so that none is made again
+
+    Returns y, of u's shape, dtype and layout; with return_final_state also the state after the last step, float32
+            (float64 for float64 inputs), shaped like initial_state. States and sums are kept in that type.
+    Raises  ValueError, TypeError that name the argument, its value and the rule.
+    Cost    each input is read and y is written once; ledger.selective_scan counts bytes and exponentials.
+    Agrees  with ssmlab.reference.selective_scan to 1e-5 (float32), 1e-12 (float64) of the largest |y|
+            (tests/test_selective.py). Bitwise the same from run to run, gradients too. All inputs have gradients,
+            through y and the final state.
+    Source  Gu & Dao 2023, arXiv 2312.00752.
+
+    >>> one = torch.ones(1, 3, 1)
+    >>> selective_scan(one, one, torch.zeros(1, 1), one, one)[0, :, 0]
+    tensor([1., 2., 3.])
+    """
+    _check_streams(u, delta, z)
+    batch, length, channels = u.shape
+    states = _check_weights(u, A, D, delta_bias)
+    B, C, groups = _check_tables(u, B, C, states)
+    if save not in SAVE:
+        raise ValueError(f"save is {save!r}: it must be one of {', '.join(map(repr, SAVE))}")
+    if chunk is not None and not (isinstance(chunk, int) and chunk > 0 and chunk % BORDER == 0):
+        raise ValueError(f"chunk is {chunk!r}: it must be a positive multiple of {BORDER} [steps]")
+    start, finish, slots = _marks(u, seq_idx, cu_seqlens)
+
+    dtype = u.dtype
+    for other in (delta, z, *(table for table in (B, C) if table.dim() == 4)):
+        dtype = dtype if other is None else torch.promote_types(dtype, other.dtype)
+    real = real_of(dtype)
+    B, C = (table.to(dtype if table.dim() == 4 else real) for table in (B, C))
+    initial = _state(initial_state, u, (slots, channels, states), real)
+    wanted = torch.is_grad_enabled() and _any_gradient(u, delta, A, B, C, D, z, delta_bias, initial)
+    keep = save if wanted else "nothing"
+    y, final, _ = torch.ops.ssmlab.selective_scan_forward(
+        u.to(dtype), delta.to(dtype), _weight(A, real), B, C, _weight(D, real), None if z is None else z.to(dtype),
+        _weight(delta_bias, real), initial, start, finish, slots, bool(delta_softplus), chunk or 0, keep,
+    )  # fmt: skip
+    y = y.to(u.dtype)
+    return (y, final) if return_final_state else y
+
+
+def selective_state_update(
+    state, x, dt, A, B, C, D=None, z=None, dt_bias=None, dt_softplus=False, *, state_indices=None
+):  # fmt: skip
+    """One token for each row: h <- exp(dt A) h + dt B x in place, y = (C . h + D x) silu(z).
+
+    state           (slots, channels, states), any floating-point type and strides; computed in float32 (float64 where x
+                    or state are float64) and rounded once to its own type
+    x, dt, z        (batch, channels), one of float32, float64, float16, bfloat16
+    A               (channels, states)
+    B, C            (batch, states) or (batch, groups, states)
+    D, dt_bias      (channels,)
+    state_indices   (batch,) integers: which slot is each row's. Negative: padding, y is 0 and no state is touched.
+                    None: row i has slot i.
+
+    Returns y (batch, channels) in x's dtype. No gradient: with gradients wanted it is a RuntimeError.
+    Raises  ValueError, TypeError that name the argument, its value and the rule; a slot given twice is one.
+    Agrees  with one step of ssmlab.reference.selective_scan (tests/test_selective_update.py).
+    """
+    for name, tensor in (("x", x), ("dt", dt), ("z", z)):
+        if tensor is None and name == "z":
+            continue
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(f"{name} is {type(tensor).__name__}: it must be a torch tensor")
+        if tensor.dtype not in ELEMENT:
+            raise TypeError(f"{name} has dtype {tensor.dtype}: it must be a real floating-point type")
+        if tensor.dim() != 2 or tensor.shape != x.shape:
+            shapes = f"{tuple(tensor.shape)}, x has {tuple(x.shape)}"
+            raise ValueError(f"{name} has shape {shapes}: both must be (batch, channels)")
+    states = _check_weights(x, A, D, dt_bias, ("A", "D", "dt_bias"))
+    batch, channels = x.shape
+    if not isinstance(state, torch.Tensor) or state.dtype not in ELEMENT:
+        raise TypeError("state must be a torch tensor of a real floating-point type")
+    if state.dim() != 3 or tuple(state.shape[1:]) != (channels, states):
+        raise ValueError(f"state has shape {tuple(state.shape)}: it must be (slots, channels, states) = (slots, "
+                         f"{channels}, {states})")  # fmt: skip
+    B, C = (
+        _check_tables(x.unsqueeze(1), *(_as_step(name, table) for name, table in (("B", B), ("C", C))), states)[:2]
+    )
+    if state_indices is None:
+        if state.shape[0] != batch:
+            raise ValueError(
+                f"state has {state.shape[0]} slots, x has batch {batch}: without state_indices they must be equal"
+            )
+    else:
+        state_indices = _check_indices(state_indices, batch)
+    if torch.is_grad_enabled() and _any_gradient(state, x, dt, A, B, C, D, z, dt_bias):
+        raise RuntimeError("selective_state_update has no gradient: call it under torch.no_grad()")
+    dtype = x.dtype
+    for other in (dt, z, B, C):
+        dtype = dtype if other is None else torch.promote_types(dtype, other.dtype)
+    if state.dtype == torch.float64:
+        dtype = torch.float64
+    real = real_of(dtype)
+    y = torch.ops.ssmlab.selective_state_update(
+        state, x.to(dtype), dt.to(dtype), _weight(A, real), B.to(dtype), C.to(dtype), _weight(D, real),
+        None if z is None else z.to(dtype), _weight(dt_bias, real), bool(dt_softplus), state_indices,
+    )  # fmt: skip
+    return y.to(x.dtype)
+
+
+def _as_step(name, table):
+    """(batch, states) or (batch, groups, states) as one step: (batch, 1, groups, states)."""
+    if not isinstance(table, torch.Tensor):
+        raise TypeError(f"{name} is {type(table).__name__}: it must be a torch tensor")
+    if table.dim() not in (2, 3):
+        raise ValueError(f"{name} has shape {tuple(table.shape)}: it is (batch, states) or (batch, groups, states)")
+    return table[:, None, None] if table.dim() == 2 else table[:, None]
+
+
+def _check_indices(indices, batch):
+    if not isinstance(indices, torch.Tensor) or indices.dtype not in (torch.int32, torch.int64):
+        raise TypeError("state_indices must be a torch tensor of int32 or int64")
+    if tuple(indices.shape) != (batch,):
+        raise ValueError(f"state_indices has shape {tuple(indices.shape)}: it must be (batch,) = ({batch},)")
+    return indices.to(torch.int64).contiguous()
+
+
+def _check_slots(indices, slots):
+    """Reads the indices: a slot that is not there, or that two rows would overwrite."""
+    used = indices[indices >= 0].sort().values
+    if used.numel() and int(used[-1]) >= slots:
+        raise ValueError(f"state_indices has {int(used[-1])}: state has {slots} slots, 0 to {slots - 1}")
+    twice = used[1:][used[1:] == used[:-1]]
+    if twice.numel():
+        raise ValueError(f"state_indices has slot {int(twice[0])} twice: two rows would overwrite each other's state")
+
+
+def _check_streams(u, delta, z):
+    for name, tensor in (("u", u), ("delta", delta), ("z", z)):
+        if tensor is None and name == "z":
+            continue
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(f"{name} is {type(tensor).__name__}: it must be a torch tensor")
+        if tensor.dtype not in ELEMENT:
+            known = ", ".join(str(dtype).removeprefix("torch.") for dtype in ELEMENT)
+            raise TypeError(f"{name} has dtype {tensor.dtype}: it must be one of {known}")
+        if tensor.dim() != 3:
+            raise ValueError(f"{name} has shape {tuple(tensor.shape)}: it must be (batch, length, channels)")
+        if tensor.shape != u.shape:
+            raise ValueError(f"{name} has shape {tuple(tensor.shape)}, u has {tuple(u.shape)}: they must be equal")
+        if tensor.device != u.device:
+            raise ValueError(f"{name} is on {tensor.device}, u on {u.device}: they must be on one device")
+
+
+def _check_weights(u, A, D, bias, names=("A", "D", "delta_bias")):
+    channels = u.shape[-1]
+    for name, tensor in zip(names, (A, D, bias), strict=True):
+        if tensor is None and name != "A":
+            continue
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(f"{name} is {type(tensor).__name__}: it must be a torch tensor")
+        if tensor.dtype.is_complex:
+            raise TypeError(f"{name} has dtype {tensor.dtype}: complex weights are not supported, they must be real")
+        if not tensor.dtype.is_floating_point:
+            raise TypeError(f"{name} has dtype {tensor.dtype}: it must be a floating-point type")
+        if tensor.device != u.device:
+            raise ValueError(f"{name} is on {tensor.device}, the inputs on {u.device}: they must be on one device")
+        if name != "A" and tuple(tensor.shape) != (channels,):
+            raise ValueError(f"{name} has shape {tuple(tensor.shape)}: it must be (channels,) = ({channels},)")
+    if A.dim() != 2 or A.shape[0] != channels:
+        raise ValueError(f"A has shape {tuple(A.shape)}: it must be (channels, states) with {channels} channels")
+    if not 1 <= A.shape[1] <= MAX_STATES:
+        raise ValueError(f"A has {A.shape[1]} states: 1 to {MAX_STATES} are supported")
+    return A.shape[1]
+
+
+def _check_tables(u, B, C, states):
+    """B and C as (batch, length, groups, states) or (channels, states), and how many groups there are."""
+    batch, length, channels = u.shape
+    tables, groups = [], {}
+    for name, table in (("B", B), ("C", C)):
+        if not isinstance(table, torch.Tensor):
+            raise TypeError(f"{name} is {type(table).__name__}: it must be a torch tensor")
+        if table.dtype not in ELEMENT:
+            raise TypeError(f"{name} has dtype {table.dtype}: it must be a real floating-point type")
+        if table.device != u.device:
+            raise ValueError(f"{name} is on {table.device}, u on {u.device}: they must be on one device")
+        if table.dim() == 3:
+            table = table.unsqueeze(2)
+        wanted = (channels, states) if table.dim() == 2 else (batch, length, "groups", states)
+        shape = tuple(table.shape)
+        if len(shape) != len(wanted) or any(
+            want not in (have, "groups") for have, want in zip(shape, wanted, strict=True)
+        ):
+            raise ValueError(
+                f"{name} has shape {shape}: it must be (batch, length, states), (batch, length, groups, states) or, "
+                f"one for all steps, (channels, states), with batch {batch}, length {length}, {channels} channels "
+                f"and {states} states"
+            )
+        if table.dim() == 4:
+            groups[name] = shape[2]
+            if shape[2] < 1 or channels % shape[2]:
+                raise ValueError(f"{name} has {shape[2]} groups: they must divide the {channels} channels")
+        tables.append(table)
+    if len(set(groups.values())) > 1:
+        raise ValueError(f"B has {groups['B']} groups, C has {groups['C']}: they must be equal")
+    return (*tables, next(iter(groups.values()), 1))
+
+
+def _marks(u, seq_idx, cu_seqlens):
+    """start, finish (batch, length) int32 or None, and the number of states. Meanings: kernels_cu/selective.cuh."""
+    if seq_idx is not None and cu_seqlens is not None:
+        raise ValueError("seq_idx and cu_seqlens are both given: they say the same thing in two ways, give one")
+    if seq_idx is None and cu_seqlens is None:
+        return None, None, u.shape[0]
+    for name, tensor in (("seq_idx", seq_idx), ("cu_seqlens", cu_seqlens)):
+        if tensor is not None and tensor.device != u.device:
+            raise ValueError(f"{name} is on {tensor.device}, u on {u.device}: they must be on one device")
+    if seq_idx is not None:
+        packed = packing.from_seq_idx(seq_idx, u.shape[:2])
+    elif u.shape[0] != 1:
+        raise ValueError(f"u has batch {u.shape[0]}: with cu_seqlens all sequences lie in one row, batch must be 1")
+    else:
+        packed = packing.from_cu_seqlens(cu_seqlens, u.shape[1])
+    marks, slot = packed.marks, packed.marks >> packing.SLOT_SHIFT
+    begins = torch.where(marks & packing.FIRST_FROM_SLOT != 0, slot, -1)
+    start = torch.where(marks & packing.FIRST != 0, begins, -2)
+    start = torch.where(marks & packing.PADDING != 0, -3, start)
+    finish = torch.where(marks & packing.LAST_TO_SLOT != 0, slot, -1)
+    return start.to(torch.int32).contiguous(), finish.to(torch.int32).contiguous(), packed.slots
+
+
+def _state(state, u, shape, real):
+    if state is None:
+        return None
+    if not isinstance(state, torch.Tensor):
+        raise TypeError(f"initial_state is {type(state).__name__}: it must be a torch tensor")
+    if tuple(state.shape) != tuple(shape):
+        raise ValueError(f"initial_state has shape {tuple(state.shape)}: it must be {tuple(shape)}")
+    if not state.dtype.is_floating_point:
+        raise TypeError(f"initial_state has dtype {state.dtype}: it must be a floating-point type")
+    if state.device != u.device:
+        raise ValueError(f"initial_state is on {state.device}, u on {u.device}: they must be on one device")
+    return state.to(real).contiguous()
+
+
+def _weight(tensor, real):
+    return None if tensor is None else tensor.to(real).contiguous()
+
+
+def _any_gradient(*tensors):
+    return any(tensor is not None and tensor.requires_grad for tensor in tensors)
+
+
+# ---- the operators
+
+_library = torch.library.Library("ssmlab", "FRAGMENT")
+_INPUTS = (
+    "Tensor u, Tensor delta, Tensor A, Tensor B, Tensor C, Tensor? D, Tensor? z, Tensor? delta_bias, Tensor? initial, "
+    "Tensor? start, Tensor? finish, SymInt slots, bool softplus, SymInt chunk, str save"
+)
+_library.define(f"selective_scan_forward({_INPUTS}) -> (Tensor, Tensor, Tensor)")
+_library.define(
+    f"selective_scan_backward({_INPUTS}, Tensor borders, Tensor dy, Tensor? dfinal) -> "
+    "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
+)
+_library.define(
+    "selective_state_update(Tensor(a!) state, Tensor x, Tensor dt, Tensor A, Tensor B, Tensor C, Tensor? D, Tensor? z, "
+    "Tensor? dt_bias, bool softplus, Tensor? indices) -> Tensor"
+)
+
+
+def _borders_shape(u, A, chunk, save):
+    """Shape and dtype of what the forward keeps; chunk 0 means the default."""
+    batch, length, channels = u.shape
+    if save == "nothing":
+        return (0,), real_of(u.dtype)
+    steps = 1 if save == "all" else chunk or BORDER
+    dtype = torch.bfloat16 if save == "boundaries-bf16" else real_of(u.dtype)
+    return (batch, (length + steps - 1) // steps, channels, A.shape[1]), dtype
+
+
+def _forward(u, delta, A, B, C, D, z, delta_bias, initial, start, finish, slots, softplus, chunk, save):
+    batch, length, channels = u.shape
+    shape, dtype = _borders_shape(u, A, chunk, save)
+    borders = torch.empty(shape, dtype=dtype, device=u.device)
+    final = _passed_through(initial, start, slots, u, A)
+    if u.numel() == 0:
+        return torch.empty_like(u), final, borders
+    x = Inputs(u, delta, A, B, C, D, z, delta_bias, softplus, start, finish)
+    spacing = chunk or BORDER
+    variant, segment = selective_kernels.forward_plan(u, x.groups, x.states, step=spacing, whole_batch=not chunk)
+    y = selective_kernels.forward(
+        x, initial, final, segment=segment, borders=None if save == "nothing" else borders, spacing=spacing,
+        every=save == "all", variant=variant,
+    )  # fmt: skip
+    return y, final, borders
+
+
+def _passed_through(state, start, slots, u, A):
+    """Where final states go; filled already for rows and sequences through which no step runs."""
+    shape, real = (slots, u.shape[2], A.shape[1]), real_of(u.dtype)
+    if start is None and u.numel():
+        return torch.empty(shape, dtype=real, device=u.device)
+    return torch.zeros(shape, dtype=real, device=u.device) if state is None else state.clone()
+
+
+def _backward(
+    u, delta, A, B, C, D, z, delta_bias, initial, start, finish, slots, softplus, chunk, save, borders, dy, dfinal
+):  # fmt: skip
+    real = real_of(u.dtype)
+    if u.numel() == 0:
+        d_initial = _passed_through(dfinal, start, slots, u, A)
+        zeros = [torch.zeros_like(tensor) for tensor in (u, delta, A, B, C)]
+        channels = torch.zeros(u.shape[2], dtype=real, device=u.device)
+        return (*zeros, channels, torch.zeros_like(_or_nothing(z, u)), channels.clone(), d_initial)
+    if dy.stride() != u.stride():  # an expanded gradient, say, of stride 0
+        dy = torch.empty_like(u).copy_(dy)
+    x = Inputs(u, delta, A, B, C, D, z, delta_bias, softplus, start, finish)
+    variant, segment = selective_kernels.backward_plan(u, x.groups, x.states, whole_batch=not chunk)
+    found = selective_kernels.backward(
+        x, dy, dfinal, borders, initial, slots=slots, segment=segment, spacing=chunk or BORDER, every=save == "all",
+        variant=variant,
+    )  # fmt: skip
+    dz = _or_nothing(found.dz, u)
+    dD, d_bias, d_initial = found.dD.contiguous(), found.d_bias.contiguous(), found.d_initial.contiguous()
+    return found.du, found.ddelta, found.dA, found.dB, found.dC, dD, dz, d_bias, d_initial
+
+
+def _or_nothing(tensor, like):
+    """An operator returns tensors only: an empty one stands for none."""
+    return like.new_empty(0) if tensor is None else tensor
+
+
+def _update(state, x, dt, A, B, C, D, z, dt_bias, softplus, indices):
+    if indices is not None and strictness.careful():
+        _check_slots(indices, state.shape[0])
+    y = torch.empty_like(x, memory_format=torch.contiguous_format)
+    if y.numel():
+        selective_kernels.update(state, x, dt, A, B, C, D, z, dt_bias, softplus, indices, y)
+    return y
+
+
+for _device in ("CPU", "CUDA"):
+    _library.impl("selective_scan_forward", _forward, _device)
+    _library.impl("selective_scan_backward", _backward, _device)
+    _library.impl("selective_state_update", _update, _device)
+
+
+@torch.library.register_fake("ssmlab::selective_scan_forward", lib=_library)
+def _(u, delta, A, B, C, D, z, delta_bias, initial, start, finish, slots, softplus, chunk, save):
+    shape, dtype = _borders_shape(u, A, chunk, save)
+    final = u.new_empty((slots, u.shape[2], A.shape[1]), dtype=real_of(u.dtype))
+    return torch.empty_like(u), final, u.new_empty(shape, dtype=dtype)
+
+
+@torch.library.register_fake("ssmlab::selective_scan_backward", lib=_library)
+def _(u, delta, A, B, C, D, z, delta_bias, initial, start, finish, slots, softplus, chunk, save, borders, dy, dfinal):
+    real = real_of(u.dtype)
+    dB, dC = (table.new_empty(table.shape) for table in (B, C))
+    dD, d_bias = (u.new_empty(u.shape[2], dtype=real) for _ in range(2))
+    dz = u.new_empty(0) if z is None else torch.empty_like(z)
+    d_initial = u.new_empty((slots, u.shape[2], A.shape[1]), dtype=real)
+    return torch.empty_like(u), torch.empty_like(delta), A.new_empty(A.shape), dB, dC, dD, dz, d_bias, d_initial
+
+
+@torch.library.register_fake("ssmlab::selective_state_update", lib=_library)
+def _(state, x, dt, A, B, C, D, z, dt_bias, softplus, indices):
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+def _setup_context(ctx, inputs, output):
+    *tensors, slots, softplus, chunk, save = inputs
+    ctx.save_for_backward(*tensors, output[2])
+    ctx.options = slots, softplus, chunk, save
+    ctx.set_materialize_grads(False)
+
+
+def _gradient(ctx, dy, dfinal, _):
+    *tensors, borders = ctx.saved_tensors
+    if dy is None:
+        dy = torch.zeros_like(tensors[0])
+    if dfinal is not None:
+        dfinal = dfinal.contiguous()
+    found = torch.ops.ssmlab.selective_scan_backward(*tensors, *ctx.options, borders, dy, dfinal)
+    needs = ctx.needs_input_grad
+    given = [grad if needs[i] and tensors[i] is not None else None for i, grad in enumerate(found)]
+    return (*given, None, None, None, None, None, None)
+
+
+torch.library.register_autograd("ssmlab::selective_scan_forward", _gradient, setup_context=_setup_context, lib=_library)
