@@ -132,6 +132,9 @@ __device__ __forceinline__ real look_back(const Board& board, long long tile, lo
     return state;
 }
 
+static_assert(2 * sizeof(TileShared) + LOOKERS * sizeof(Window) + CARRIED * (sizeof(Span) + sizeof(real)) + 8 <= 48 * 1024,
+              "a block has 48 KB of static shared memory: take fewer STRIPS or a smaller DEPTH");
+
 extern "C" __global__ __launch_bounds__(BLOCK, MIN_BLOCKS)
 void scan_lookback(const element* __restrict__ a, const element* __restrict__ x, const element* __restrict__ h,
                    element* __restrict__ out, element* __restrict__ da, const real* __restrict__ begin, real* __restrict__ end,

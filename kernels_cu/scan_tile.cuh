@@ -12,6 +12,8 @@
 #define MIN_BLOCKS 1
 #endif
 
+static_assert(2 * sizeof(TileShared) <= 48 * 1024, "a block has 48 KB of static shared memory: take fewer STRIPS");
+
 __device__ __forceinline__ int room_in_tile(long long steps) {
     return steps < TILE ? (int)steps : TILE;
 }

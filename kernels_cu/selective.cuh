@@ -51,6 +51,7 @@ struct Flag {
 };
 typedef Flag<true> Whole;
 typedef Flag<false> Ragged;
+constexpr bool HAS_WHOLE = VECTOR > 1;                      // single elements are the slow way anyway: one text will do
 
 // One value for each channel of an access.
 constexpr int ABREAST = TIME_INNER ? 1 : VECTOR;

@@ -192,7 +192,7 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
             Place here = place;                             // this round's channels
             here.first = base;
             here.count = count < CHANNELS ? count : CHANNELS;
-            const bool all_here = steps >= CHUNK && here.count == CHANNELS;
+            const bool all_here = HAS_WHOLE && steps >= CHUNK && here.count == CHANNELS;
             const Spot corner = {0, 0, true};               // where the chunk's first step and channel lie in each tensor
             const long long u_first = u_at.of(here, first, corner), delta_first = delta_at.of(here, first, corner);
             const long long z_first = z_at.of(here, first, corner), dout_first = dout_at.of(here, first, corner);

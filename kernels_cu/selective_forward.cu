@@ -126,7 +126,7 @@ void selective_forward(const element* __restrict__ u, const element* __restrict_
             cells[i].from += cells[i].from ? TILE * (cells[i].place < TILE * WIDTH ? B_time : C_time) : 0;
         }
     };
-    auto is_whole = [&](int first) { return to - first >= TILE && place.count == CHANNELS; };
+    auto is_whole = [&](int first) { return HAS_WHOLE && to - first >= TILE && place.count == CHANNELS; };
     auto load_tile = [&](int first) {
         if (is_whole(first)) {
             load(Whole(), first);

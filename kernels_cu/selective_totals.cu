@@ -98,7 +98,7 @@ void selective_totals(const element* __restrict__ input, const element* __restri
             table_raw[i] = load_cell<WHOLE>(cell_of<TILE>(b_at, c_at, i, states), first * table_time, to - first);
         }
     };
-    auto is_whole = [&](int first) { return to - first >= TILE && place.count == CHANNELS; };
+    auto is_whole = [&](int first) { return HAS_WHOLE && to - first >= TILE && place.count == CHANNELS; };
     auto load_tile = [&](int turn) {
         if (turn < tiles && is_whole(first_of(turn))) {
             load(Whole(), first_of(turn));

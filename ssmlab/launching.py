@@ -32,6 +32,7 @@ class Launcher:
             strided=True,
         )  # fmt: skip
         self._ready = {}  # device index: (driver's launch function, handle of the kernel)
+        self._frames = []  # not in use at the moment
 
     def __call__(self, grid, block, args, device, shared_mem=0):
         """Run on `device`, on torch's current stream. args: tensors, None for a null pointer, integers.
@@ -54,16 +55,12 @@ class Launcher:
             self._ready[index] = self._driver_function(index)
             return
         launch, handle = ready
-        values = [
-            value if isinstance(value, int) else 0 if value is None else value.data_ptr() for value in args
-        ]  # every parameter is a pointer, a long long or an int: 8 bytes hold each, little end first
-        count = len(values)
-        packed = struct.pack(_format(count), *values)
-        buffer = ctypes.create_string_buffer(packed, 8 * count)
-        start = ctypes.addressof(buffer)
-        places = (ctypes.c_void_p * count)(*range(start, start + 8 * count, 8))
+        values = [value if type(value) is int else _address(value) for value in args]
+        frame = self._frames.pop() if self._frames else _Frame(len(values))  # list.pop and append are atomic
+        struct.pack_into(frame.format, frame.values, 0, *values)
         stream = torch._C._cuda_getCurrentRawStream(index)
-        launch(handle, *(*grid, 1, 1)[:3], *(*block, 1, 1)[:3], shared_mem, stream, ctypes.addressof(places), 0)
+        launch(handle, *(*grid, 1, 1)[:3], *(*block, 1, 1)[:3], shared_mem, stream, frame.start, 0)
+        self._frames.append(frame)
 
     def _driver_function(self, index):
         """cuLaunchKernel as CuPy wraps it, and the compiled kernel's handle on this device."""
@@ -71,9 +68,19 @@ class Launcher:
         return self.kernel._program.gpu_code().cupy.cuda.driver.launchKernel, function.ptr
 
 
-@functools.cache
-def _format(count):
-    return f"<{count}q"
+class _Frame:
+    """What the driver is shown: `count` places of 8 bytes, as every parameter is a pointer, a long long or an int."""
+
+    def __init__(self, count):
+        self.format = f"<{count}q"  # little end first, so that an int is the front half of its place
+        self.values = (ctypes.c_int64 * count)()
+        first = ctypes.addressof(self.values)
+        self.places = (ctypes.c_void_p * count)(*range(first, first + 8 * count, 8))
+        self.start = ctypes.addressof(self.places)
+
+
+def _address(value):
+    return 0 if value is None else int(value) if isinstance(value, int) else value.data_ptr()
 
 
 @functools.cache

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 
 import torch
 
+from . import strictness
+
 # Bits of a mark, the same as in kernels_cu/scan_step.cuh.
 FIRST, FIRST_FROM_SLOT, LAST, LAST_TO_SLOT, PADDING = 1, 2, 4, 8, 16
 SLOT_SHIFT = 5
@@ -86,12 +88,12 @@ def _shown(values, most=8):
     return str(values) if len(values) <= most else f"[{', '.join(map(str, values[:most]))}, ...]"
 
 
-def from_cu_seqlens(cu_seqlens, length, *, reverse=False, validate=True):
-    """Packing of one row of `length` steps that holds the sequences one after another.
+def from_cu_seqlens(cu_seqlens, length, *, reverse=False):
+    """Packing of one row of `length` steps that holds the sequences one after another. Raises ValueError.
 
-    validate=False skips the checks that read the values (and wait for the GPU). Raises ValueError.
+    The checks that read the values wait for a GPU; inside ssmlab.validation("fast") they are left out.
     """
-    _check_cu_seqlens(cu_seqlens, length if validate else None)
+    _check_cu_seqlens(cu_seqlens, length if strictness.careful() else None)
     slots = cu_seqlens.numel() - 1
     _check_slots(slots)
     borders = cu_seqlens.to(torch.int64)

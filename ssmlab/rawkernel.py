@@ -28,7 +28,7 @@ from .simt.report import KernelError, Report
 from .simt.signature import KernelInfo
 
 _MODES = ("checked", "native")
-_TEMPORARY_SETTINGS = ("max_dynamic_shared_size_bytes", "preferred_shared_memory_carveout")
+_SETTABLE = ("max_dynamic_shared_size_bytes", "preferred_shared_memory_carveout")
 
 
 class _Program:
@@ -49,7 +49,7 @@ class _Program:
             raise TypeError(f"code is {type(code).__name__}: it must be a string of CUDA C++")
         if backend not in ("nvrtc", "nvcc"):
             raise ValueError(f"backend is {backend!r}: it must be 'nvrtc' or 'nvcc'")
-        host = host_options(options)  # refuses a string in place of a tuple, and options that no machine knows
+        host = host_options(options, unknown="ignore")  # what a CPU cannot do is refused when a CPU is asked
         self.options = tuple(options)
         self.filename = filename
         self.backend = backend
@@ -288,7 +288,7 @@ def _attribute(name: str, text: str) -> property:
     def write(kernel: RawKernel, value: int) -> None:
         kernel._settings[name] = value
 
-    return property(read, write if name in _TEMPORARY_SETTINGS else None, doc=text)
+    return property(read, write if name in _SETTABLE else None, doc=text)
 
 
 for _name, _text in (

@@ -59,7 +59,8 @@ def scan(a, b, initial_state=None, *, dim=1, reverse=False, return_final_state=F
         flat_a, flat_b = a.reshape(batch, length, channels), b.reshape(batch, length, channels)
     marks, before = (None, None) if packed is None else (packed.marks, packed.before)
     slots = batch if packed is None else packed.slots
-    h, final = torch.ops.ssmlab.scan_forward(flat_a, flat_b, initial, marks, before, slots, reverse, algorithm)
+    call = _forward if _is_plain(flat_a, flat_b, initial) else torch.ops.ssmlab.scan_forward
+    h, final = call(flat_a, flat_b, initial, marks, before, slots, reverse, algorithm)
     if h.shape != shape:
         h = h.reshape(shape)
     return (h, final.reshape(state_shape)) if return_final_state else h
@@ -119,6 +120,21 @@ def _check(a, b, dim, algorithm, seq_idx, cu_seqlens):
             raise ValueError(f"{name} is on {tensor.device}, a on {a.device}: they must be on one device")
 
 
+def _is_plain(*tensors):
+    """May torch's dispatcher be left out? It costs more than a small scan: it is needed where someone listens to it.
+
+    That is: gradients, torch.compile, dispatch modes (fake tensors, tracing), function transforms, tensor subclasses.
+    """
+    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
+        return False
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return False
+    recording = torch.is_grad_enabled()
+    return all(
+        tensor is None or (type(tensor) in _PLAIN and not (recording and tensor.requires_grad)) for tensor in tensors
+    )
+
+
 def _packing(seq_idx, cu_seqlens, shape, dim, reverse):
     if seq_idx is None and cu_seqlens is None:
         return None
@@ -144,6 +160,8 @@ def _state(state, a, shape, rows, channels):
         raise ValueError(f"initial_state is on {state.device}, a on {a.device}: they must be on one device")
     return state.to(real_of(a.dtype)).reshape(rows, channels).contiguous()
 
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 # ---- the operators
 

@@ -10,6 +10,7 @@ import functools
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -34,8 +35,7 @@ def real_of(dtype):
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-@dataclass(frozen=True)
-class Shape:
+class Shape(NamedTuple):
     """What a plan is made from. strides: of a, x, h, out, in elements; aligned: all start at a multiple of 16 bytes."""
 
     batch: int
@@ -87,6 +87,18 @@ class Plan:
     grid: int
     block: tuple[int, ...]
     reason: str
+    mode: tuple[tuple[str, int | None], ...]
+
+    def launcher(self, file, name, *, without=()):
+        """The kernel `name`, compiled for this plan."""
+        constants = [pair for pair in (*self.constants, *self.mode) if pair[0] not in without]
+        return launcher(file, name, tuple(sorted(constants)))
+
+    @functools.cached_property
+    def main(self):
+        """The kernel that writes the results."""
+        name = {"thread": "scan_thread", "lookback": "scan_lookback"}.get(self.algorithm, "scan_block")
+        return self.launcher(f"{name}.cu", name)
 
 
 @functools.cache
@@ -158,7 +170,9 @@ def plan_of(shape, algorithm, chunk=None):
             f"a GPU takes {_MOST_BLOCKS}"
         )
     reason = "named by the caller" if algorithm != "auto" else f"first entry of {TABLE.name} that fits"
-    return Plan(name, shape.layout, wide, _sorted(constants), steps, chunk, chunks, groups * chunks, block, reason)
+    constants = tuple(constants.items())
+    grid = groups * chunks
+    return Plan(name, shape.layout, wide, constants, steps, chunk, chunks, grid, block, reason, _mode(shape))
 
 
 def _thread_plan(shape, reason):
@@ -174,10 +188,12 @@ def _thread_plan(shape, reason):
         wide = neighbours and shape.layout == "columns" and shape.divides(vec) and shape.rows >= 32768
         across, steps, threads = vec if wide else 1, 4 if wide else 16, 64
         tasks = shape.batch * -(-shape.channels // across)
-    constants = {"CHANNELS": across, "STEPS": steps, "THREADS": threads, "WIDE": int(wide), "ALIGNED": int(not on_cpu)}
+    constants = (
+        ("CHANNELS", across), ("STEPS", steps), ("THREADS", threads), ("WIDE", int(wide)), ("ALIGNED", int(not on_cpu)),
+    )  # fmt: skip
     grid = -(-tasks // threads)
     chunk = max(shape.length, 1)
-    return Plan("thread", shape.layout, wide, _sorted(constants), chunk, chunk, 1, grid, (threads,), reason)
+    return Plan("thread", shape.layout, wide, constants, chunk, chunk, 1, grid, (threads,), reason, _mode(shape))
 
 
 def _cpu_channels(channels):
@@ -186,23 +202,12 @@ def _cpu_channels(channels):
     return divisor if divisor >= 16 else min(64, 1 << (channels.bit_length() - 1))
 
 
-def _sorted(constants):
-    return tuple(sorted(constants.items()))
-
-
-@functools.lru_cache(maxsize=4096)
-def _launcher(file, name, constants, shape):
-    chosen = dict(constants)
-    chosen[_ELEMENT[shape.dtype]] = None
-    if name != "carry_chain" and name != "carry_scan":
-        chosen.update(BACKWARD=int(shape.backward), REVERSE=int(shape.reverse))
-    chosen["PACKED"] = int(shape.packed)
-    return launcher(file, name, tuple(sorted(chosen.items())))
-
-
-def _kind(shape):
-    """Of a Shape only what decides the compiled text, so that all sizes share a launcher."""
-    return Shape(0, 0, 0, (), True, shape.dtype, torch.device("cpu"), shape.reverse, shape.backward, shape.packed)
+def _mode(shape):
+    """Compile-time constants that say what is computed."""
+    return (
+        (_ELEMENT[shape.dtype], None), ("BACKWARD", int(shape.backward)), ("REVERSE", int(shape.reverse)),
+        ("PACKED", int(shape.packed)),
+    )  # fmt: skip
 
 
 def run(a, x, out, begin, end, *, h=None, da=None, initial=None, marks=None, before=None, reverse=False,
@@ -225,30 +230,27 @@ def run(a, x, out, begin, end, *, h=None, da=None, initial=None, marks=None, bef
         a, x, h, out, da, begin, end, initial, marks, before, *a.stride(), *x.stride(),
         *(h.stride() if backward else (0, 0, 0)), *out.stride(), batch, channels, length, flags,
     )  # fmt: skip
-    kind, device, grid = _kind(shape), a.device, (plan.grid,)
+    device = a.device
     if plan.algorithm == "thread":
-        _launcher("scan_thread.cu", "scan_thread", plan.constants, kind)(grid, plan.block, common, device)
+        last = ()
     elif plan.algorithm == "block":
         last = (plan.chunk, 0, None)
-        _launcher("scan_block.cu", "scan_block", plan.constants, kind)(grid, plan.block, (*common, *last), device)
     elif plan.algorithm == "lookback":
         pieces = 2 if shape.dtype == torch.float64 else 1
         board = torch.zeros(1 + 2 * pieces * plan.chunks * shape.rows, dtype=torch.int64, device=device)
         last = (plan.chunks, board, board[1:])
-        _launcher("scan_lookback.cu", "scan_lookback", plan.constants, kind)(grid, plan.block, (*common, *last), device)
     else:
-        carries = _carries(a, x, begin, marks, plan, shape, kind, flags)
-        last = (plan.chunk, 1, carries)
-        _launcher("scan_block.cu", "scan_block", plan.constants, kind)(grid, plan.block, (*common, *last), device)
+        last = (plan.chunk, 1, _carries(a, x, begin, marks, plan, shape, flags))
+    plan.main((plan.grid,), plan.block, (*common, *last), device)
 
 
-def _carries(a, x, begin, marks, plan, shape, kind, flags):
+def _carries(a, x, begin, marks, plan, shape, flags):
     """The state before every chunk: (chunks, rows)."""
     real, device = real_of(shape.dtype), a.device
     pair_a, pair_b, carries = torch.empty((3, plan.chunks, shape.rows), dtype=real, device=device)
     cuts = torch.empty((plan.chunks, shape.rows), dtype=torch.int32, device=device) if shape.packed else None
-    constants = tuple(pair for pair in plan.constants if pair[0] != "PREFETCH")
-    _launcher("scan_two_pass.cu", "scan_totals", constants, kind)(
+    file, without = "scan_two_pass.cu", ("PREFETCH",)
+    plan.launcher(file, "scan_totals", without=without)(
         (plan.grid,), plan.block,
         (a, x, begin, marks, *a.stride(), *x.stride(), shape.batch, shape.channels, shape.length, flags, plan.chunk,
          pair_a, pair_b, cuts),
@@ -256,7 +258,7 @@ def _carries(a, x, begin, marks, plan, shape, kind, flags):
     )  # fmt: skip
     by_thread = plan.algorithm == "chain"
     at_edge = None if shape.packed else begin
-    _launcher("scan_two_pass.cu", "carry_chain" if by_thread else "carry_scan", constants, kind)(
+    plan.launcher(file, "carry_chain" if by_thread else "carry_scan", without=without)(
         (-(-shape.rows // (128 if by_thread else 4)),), (128,) if by_thread else (32, 4),
         (pair_a, pair_b, cuts, at_edge, int(at_edge is not None), shape.rows, plan.chunks, carries),
         device,
@@ -266,10 +268,9 @@ def _carries(a, x, begin, marks, plan, shape, kind, flags):
 
 def shape_of(a, x, out, h=None, da=None, reverse=False, packed=False):
     """The Shape of a call."""
-    tensors = [tensor for tensor in (a, x, h, out, da) if tensor is not None]
-    if h is None:
-        strides = (a.stride(), x.stride(), out.stride())
-    else:
-        strides = (a.stride(), x.stride(), h.stride(), out.stride())
-    aligned = not any(tensor.data_ptr() % 16 for tensor in tensors)
+    aligned = not ((a.data_ptr() | x.data_ptr() | out.data_ptr()) % 16)
+    strides = (a.stride(), x.stride(), out.stride())
+    if h is not None:
+        strides = (*strides, h.stride())
+        aligned = aligned and not ((h.data_ptr() | da.data_ptr()) % 16)
     return Shape(*a.shape, strides, aligned, a.dtype, a.device, reverse, h is not None, packed)

@@ -1,4 +1,5 @@
 """The kernels of simt_runtime.cu: run with checks, and asked for by the marks at their lines."""
+
 import re
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import ssmlab
 
 FILE = "simt_runtime.cu"
 TEXT = (Path(__file__).resolve().parent / FILE).read_text(encoding="utf-8")
-LINES = {match[1].strip(): number for number, line in enumerate(TEXT.splitlines(), 1) if (match := re.search(r"//@(.+)$", line))}
+MARK = re.compile(r"//@(.+)$")
+LINES = {mark[1]: number for number, line in enumerate(TEXT.splitlines(), 1) if (mark := MARK.search(line))}
 _modules = {}
 
 
@@ -31,9 +33,8 @@ def zeros(count, dtype="float32"):
 def places(report, kind):
     """The marks of the lines that findings of a kind name, each finding a set."""
     names = {number: name for name, number in LINES.items()}
-    return [
-        {names[line] for line in (finding.line, finding.other_line) if line} for finding in report.findings if finding.kind == kind
-    ]
+    found = [finding for finding in report.findings if finding.kind == kind]
+    return [{names[line] for line in (finding.line, finding.other_line) if line} for finding in found]
 
 
 def only(report):

@@ -432,6 +432,8 @@ extern "C" __global__ void index_from_memory(const int* in, int* out) {
 extern "C" __global__ void structs(const int* in, int* out) {
     struct Four { int a, b, c, d; };
     ((Four*)out)[threadIdx.x] = ((const Four*)in)[threadIdx.x];       //@struct
+    struct Many { int a[20]; };
+    if (threadIdx.x == 0) *(Many*)(out + 256) = *(const Many*)in;     //@large struct
     memcpy(out + 128 + 4 * threadIdx.x, in + 4 * threadIdx.x, 16);    //@memcpy
 }
 
@@ -466,7 +468,7 @@ extern "C" __global__ void every_atomic(int* i, unsigned* u, unsigned long long*
     atomicAdd(&w[0], 1ull << 40);
     atomicAdd(&f[0], 1.0f);
     atomicAdd(&d[0], 0.5);
-    int old = i[7], seen;
+    int old = atomicAdd(&i[7], 0), seen;
     do {
         seen = old;
         old = atomicCAS(&i[7], seen, seen + 1);

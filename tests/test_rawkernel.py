@@ -93,7 +93,7 @@ def test_cupys_attributes_are_there():
         ({"code": 3, "name": "k"}, TypeError, "code is int"),
         ({"code": SCALE, "name": ""}, TypeError, "name is ''"),
         ({"code": SCALE, "name": "scale", "options": "-DX"}, TypeError, "must be a tuple"),
-        ({"code": SCALE, "name": "scale", "options": ("-ptx",)}, ValueError, "'-ptx'"),
+        ({"code": SCALE, "name": "scale", "options": (3,)}, TypeError, "must be a string"),
         ({"code": SCALE, "name": "scale", "backend": "hip"}, ValueError, "backend is 'hip'"),
         ({"code": SCALE, "name": "scale", "mode": "fast"}, ValueError, "mode is 'fast'"),
     ],
@@ -101,6 +101,12 @@ def test_cupys_attributes_are_there():
 def test_arguments_of_the_constructor_are_checked(arguments, error, words):
     with pytest.raises(error, match=words):
         RawKernel(**arguments)
+
+
+def test_an_option_that_only_a_gpu_knows_is_refused_when_a_cpu_is_asked():
+    kernel = RawKernel(SCALE, "scale", ("-rdc=true",))
+    with pytest.raises(ValueError, match="option '-rdc=true' is not supported on a CPU"):
+        kernel((1,), (1,), (np.ones(1, np.float32), 1.0, 1))
 
 
 def test_an_unknown_kernel_lists_the_names():

@@ -140,6 +140,11 @@ class TestExercises:
         with pytest.raises(ZeroDivisionError):
             exercises.check("9.A", lambda x: x / 0)
 
+    def test_a_kernel_exercise_wants_the_text_not_a_kernel(self):
+        exercises.exercise("9.B", starts_from="block_scan_v2_double_buffer.cu")(lambda text: None)
+        with pytest.raises(TypeError, match="exercise 9.B: the attempt is None; it must be CUDA text"):
+            exercises.check("9.B", None)
+
     def test_an_unknown_key_lists_the_known_ones(self):
         with pytest.raises(KeyError, match="9.A"):
             exercises.check("9.Z", None)

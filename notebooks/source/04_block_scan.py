@@ -881,9 +881,10 @@ else:
         print(f"{version:16} {1000 * milliseconds:6.0f} µs, {3 * h_gpu.nbytes / milliseconds / 1e6:6.0f} GB/s")
 
 # %% [markdown]
-# An H200 printed 101, 96, 87, 235 and 95 µs (29 November 2026). Four of the five are close together, at half the
-# rate of a plain copy: barriers and combines hide behind the wait for memory. The bank conflicts of v4 do not hide.
-# They take more time than all the rest, and one empty word in 33 removes them.
+# An H200 printed 101, 96, 87, 235 and 95 µs (29 November 2026). Four of the five are close together, although one
+# has 1 barrier and another 17, one 510 combines and another 2288. All four still run at only half the rate of a
+# plain copy; notebook 13 asks why. What stands out are the bank conflicts: they take more time than all the rest of
+# v4.
 #
 # ## 11. Break it
 #

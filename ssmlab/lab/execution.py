@@ -33,8 +33,8 @@ class Failure:
 
 def execute(notebook, folder):
     """Run all cells in place; returns (seconds, Failure or None). Relative paths start in `folder`."""
-    client = NotebookClient(notebook, timeout=CELL_LIMIT, record_timing=False, kernel_name="python3",
-                            resources={"metadata": {"path": str(folder)}})
+    client = NotebookClient(notebook, timeout=CELL_LIMIT, kernel_name="python3", record_timing=False,
+                            coalesce_streams=True, resources={"metadata": {"path": str(folder)}})
     client.create_kernel_manager()
     client.km.kernel_spec_manager = ThisPython()
     start = time.perf_counter()

@@ -58,7 +58,7 @@ def run(
 ) -> Report | None:
     """Run a kernel; a Report in checked mode, None in native mode (output of printf is written there).
 
-    lane_order, block_order   "forward" | "reverse" | "random" (by `seed`): checked mode only, verdicts do not depend on them
+    lane_order, block_order   "forward" | "reverse" | "random" (by `seed`); checked mode: verdicts do not depend on them
     resident                  blocks alive at once, at most 65,536 threads together; cooperative: all of them
     watchdog                  basic blocks that one thread may run in checked mode; 0: no limit
     workers                   native: OS threads; None: one for each CPU of this process
@@ -71,8 +71,8 @@ def run(
         resident = blocks
         if blocks * threads > MOST_RESIDENT_THREADS:
             raise ValueError(
-                f"kernel {kernel.name!r}: a cooperative launch keeps all {blocks} blocks of {threads} threads alive at once: "
-                f"at most {MOST_RESIDENT_THREADS} threads are possible here"
+                f"kernel {kernel.name!r}: a cooperative launch keeps all {blocks} blocks of {threads} threads alive "
+                f"at once: at most {MOST_RESIDENT_THREADS} threads are possible here"
             )
     if library.mode == "native":
         return _run_native(library, kernel, grid, block, arguments, shared_mem, workers)
@@ -130,7 +130,8 @@ def _run_checked(
     heap = _Heap(arguments, _module_variables(library))
     heap.fill(launch)
     parameters = _Parameters(arguments, heap)
-    launch.arguments, launch.parameters, launch.parameters_bytes = parameters.table, parameters.address, parameters.bytes
+    launch.arguments = launch.parameters = parameters.address
+    launch.parameters_bytes = parameters.bytes
 
     simt_run, region_bytes = _functions(library)
     for number, name in enumerate(structures.REGIONS):
@@ -147,7 +148,7 @@ def _run_checked(
     results = structures.Results.from_address(_regions["results"].address)
     report = Report(kernel.name, grid, block, shared_mem, library.translation.filename, complete=not given_up)
     names = Names(_shared_names(library), heap.names)
-    read_report(results, report, table, names)
+    read_report(results, report, table, names, library.translation.original)
     _tidy(results, heap, resident * math.prod(block))
     return report
 
@@ -196,7 +197,8 @@ class _Heap:
     """
 
     def __init__(self, arguments: Sequence[Any], variables: Sequence[tuple[str, int, int]]):
-        spans = [(*argument.array.span, argument) for argument in arguments if argument.array is not None and argument.array.nbytes]
+        pointers = [argument for argument in arguments if argument.array is not None and argument.array.nbytes]
+        spans = [(*argument.array.span, argument) for argument in pointers]
         self.parts: list[list[Any]] = []  # [low, high, arguments, offset in the heap]
         order = {id(argument): number for number, argument in enumerate(arguments)}
         for low, high, argument in sorted(spans, key=lambda span: span[:2]):
@@ -278,7 +280,7 @@ class _Parameters:
         self.bytes = at + 16
         self.region = region or _regions["parameters"]
         self.region.reserve(self.bytes)
-        self.address = self.table = self.region.address
+        self.address = self.region.address
         for number, (place, value) in enumerate(zip(places, values, strict=True)):
             ctypes.memmove(self.address + place, value, len(value))
             ctypes.c_uint64.from_address(self.address + 8 * number).value = self.address + place
@@ -330,7 +332,7 @@ def _run_native(library, kernel, grid, block, arguments, shared_mem, workers) ->
         launches = []
         for worker in mine:
             launch = _shape(library, kernel, grid, block, shared_mem)
-            launch.arguments, launch.worker, launch.resident = parameters.table, worker, MOST_WORKERS
+            launch.arguments, launch.worker, launch.resident = parameters.address, worker, MOST_WORKERS
             launch.stop, launch.next_block = ctypes.addressof(stop), ctypes.addressof(next_block)
             for number, name in enumerate(structures.REGIONS):
                 size = region_bytes(ctypes.byref(launch), number)
@@ -364,12 +366,19 @@ def _finish_native(library, kernel, grid, block, workers, stopped: bool) -> None
         return
     report = Report(kernel.name, grid, block, 0, library.translation.filename, complete=False)
     for one in results:
-        for raw in (structures.Finding * one.findings).from_address(one.finding) if one.findings else ():
-            thread, at = index_of(raw.thread, block), index_of(raw.block, grid)
-            text = raw.text.decode(errors="replace") if raw.text else ""
-            facts = Facts(raw.variant, "error", "", "", "", "", str(thread), "", str(at), str(at), "", "", 0, 1, tuple(raw.extra), text)
-            detail, hint = WORDING[structures.KINDS[raw.kind]](facts)
-            report.findings += (Finding(structures.KINDS[raw.kind], "error", None, None, "", "", (thread, None), (at, None), "", 1, 0, detail, hint),)
+        if one.findings:
+            report.findings += (_native_finding(structures.Finding.from_address(one.finding), grid, block),)
     if not report.findings:
-        raise RuntimeError(f"kernel {kernel.name!r}: its threads wait for each other for ever; run it in checked mode to see where")
+        raise RuntimeError(
+            f"kernel {kernel.name!r}: its threads wait for each other for ever; run it in checked mode to see where"
+        )
     raise KernelError(report)
+
+
+def _native_finding(raw: structures.Finding, grid: tuple[int, int, int], block: tuple[int, int, int]) -> Finding:
+    kind, thread, at = structures.KINDS[raw.kind], index_of(raw.thread, block), index_of(raw.block, grid)
+    text = raw.text.decode(errors="replace") if raw.text else ""
+    facts = Facts(
+        raw.variant, "error", "", "", "", "", str(thread), "", str(at), str(at), "", "", 0, 1, tuple(raw.extra), text
+    )
+    return Finding(kind, "error", None, None, "", "", (thread, None), (at, None), "", 1, 0, *WORDING[kind](facts))

@@ -1,7 +1,7 @@
-"""From an address in a compiled library to the learner's file and line, without any tool: reads ELF and DWARF 4 itself.
+"""From an address in a compiled library to the learner's file and line, without any tool: reads ELF and DWARF 4.
 
-Libraries of checked mode are compiled with -g -gdwarf-4; translation keeps the learner's lines by #line. Only lines that
-belong to the learner's text are kept: what lies in headers counts as unknown, and the runtime looks for the caller.
+Libraries of checked mode are compiled with -g -gdwarf-4; translation keeps the learner's lines by #line. Only lines
+that belong to the learner's text are kept: what lies in headers is unknown, and the runtime looks for the caller.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The memory that launches borrow: address space from the operating system, used again and again.
 
-Each region is reserved generously and becomes real memory only where it is touched. Regions hold records that are marked
-with numbers which never repeat (intervals, launches), so nothing has to be cleared between launches.
+Each region is reserved generously and becomes real memory only where it is touched. Regions hold records that are
+marked with numbers which never repeat (intervals, launches), so nothing has to be cleared between launches.
 """
 
 from __future__ import annotations

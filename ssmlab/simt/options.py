@@ -65,8 +65,11 @@ class HostOptions:
         return macros
 
 
-def host_options(options: tuple[str, ...] | list[str]) -> HostOptions:
-    """Sort compile options. Raises TypeError for a string in place of a tuple, ValueError naming an unknown option."""
+def host_options(options: tuple[str, ...] | list[str], *, unknown: str = "refuse") -> HostOptions:
+    """Sort compile options. Raises TypeError for a string in place of a tuple, ValueError naming an unknown option.
+
+    unknown="ignore": options that only a GPU's compiler can judge are passed over.
+    """
     if isinstance(options, str):
         raise TypeError(f"options is the string {options!r}: it must be a tuple of strings, such as ({options!r},)")
     words = list(options)
@@ -99,7 +102,7 @@ def host_options(options: tuple[str, ...] | list[str]) -> HostOptions:
             standard = match[1]
         elif match := re.fullmatch(r"--?fmad=(true|false)", option):
             contract = match[1] == "true"
-        elif not _WITHOUT_EFFECT.match(option):
+        elif unknown == "refuse" and not _WITHOUT_EFFECT.match(option):
             raise ValueError(
                 f"option {option!r} is not supported on a CPU: known are -D, -U, -I, -std, --fmad and NVRTC's options "
                 "for architectures, optimisation, debug information and warnings"

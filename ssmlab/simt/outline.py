@@ -14,6 +14,8 @@ from .options import host_options
 from .signature import KernelInfo, TypeInfo, text_parameter
 from .tokens import Text, Token
 
+ALIGNMENT = ("alignas", "__align__", "__attribute__")  # words of a declaration that take arguments
+
 
 class UnknownKernel(KeyError):
     """A name that no kernel of the text has. str(error) lists the names that there are."""
@@ -59,6 +61,8 @@ class Function:
 
 @dataclass
 class Definition:
+    """A __global__ function with a body."""
+
     name: str
     token: Token
     path: str  # enclosing namespaces, "a::b::"
@@ -105,7 +109,7 @@ class Outline:
     }
 
     def __init__(self, text: str, filename: str, options: tuple[str, ...] = (), name_expressions: tuple[str, ...] = ()):
-        self.host = host_options(options)
+        self.host = host_options(options, unknown="ignore")
         self.macros = self.host.definitions()
         self.text = Text(text, filename)
         self.tokens, self.directives = active_tokens(self.text, self.macros)
@@ -135,7 +139,6 @@ class Outline:
 
     def _brackets(self) -> None:
         """Partner of each bracket: index to index. An unbalanced text is refused with the place of the bracket."""
-        self.partner: dict[int, int] = {}
         pairs = {")": "(", "]": "[", "}": "{"}
         opened: list[int] = []
         for index, token in enumerate(self.tokens):
@@ -177,9 +180,7 @@ class Outline:
                     self.functions.append(function)
                     self._kernel(start, index, scopes)
                 scopes.append(scope)
-                if scope.kind not in ("value", "class"):
-                    start = index + 1
-                elif scope.kind == "class":
+                if scope.kind != "value":
                     start = index + 1
             elif token.text == "}" and token.kind == "punctuation":
                 scope = scopes.pop()
@@ -312,11 +313,7 @@ class Outline:
         first = index
         while first > lower:
             before = self.tokens[first - 1]
-            if before.text == ")" and self.tokens[self.partner[first - 1] - 1].text in (
-                "alignas",
-                "__align__",
-                "__attribute__",
-            ):
+            if before.text == ")" and self.tokens[self.partner[first - 1] - 1].text in ALIGNMENT:
                 first = self.partner[first - 1] - 1
             elif (
                 before.kind == "name" and before.text not in ("else", "do") or before.text in ("*", "::", "<", ">", ",")

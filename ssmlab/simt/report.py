@@ -1,7 +1,8 @@
 """What a checked launch found and counted, in a learner's words. The same text on every machine, from every compiler.
 
-Words mean what NVIDIA's tools mean by them: a request is one instruction of one warp, a sector 32 bytes of global memory,
-a wavefront one turn of the 32 banks of shared memory; a race between warps is an error, one inside a warp a warning.
+Words mean what NVIDIA's tools mean by them: a request is one instruction of one warp, a sector 32 bytes of global
+memory, a wavefront one turn of the 32 banks of shared memory; a race between warps is an error, one inside a warp a
+warning.
 """
 
 from __future__ import annotations
@@ -17,17 +18,18 @@ class Finding:
     """One kind of fault at one line, or one pair of lines.
 
     kind           "race" (shared memory) | "global-race" | "out-of-bounds" | "misaligned" | "uninitialised" |
-                   "divergent-barrier" | "deadlock" | "invalid-mask" | "wild-access" | "endless-loop" | "stack-overflow" |
-                   "assert" | "local-escape"
+                   "divergent-barrier" | "deadlock" | "invalid-mask" | "wild-access" | "endless-loop" |
+                   "stack-overflow" | "assert" | "local-escape"
     severity       "error" | "warning"
     line           the learner's line, in `file`; None if it is not known. other_line, other_file: the second place
     access         "read" | "write" | "atomic" | ""; other_access: of the second place
     threads        (threadIdx, the other's threadIdx or None) of one example
     blocks         (blockIdx, the other's blockIdx or None); the second only if it is another block
     name           of the array, if one is concerned
-    count          how often; races and uninitialised reads are counted once for each 4-byte word and interval between barriers
+    count          how often; races and uninitialised reads count once for each word and interval between barriers
     bytes          how many bytes were concerned
     detail, hint   what happened, and what to do about it
+    text, other_text   the code of the two lines, without comments
     """
 
     kind: str
@@ -45,9 +47,11 @@ class Finding:
     hint: str
     file: str = ""
     other_file: str = ""
+    text: str = ""
+    other_text: str = ""
 
     def __str__(self) -> str:
-        return f"{self.severity} {self.kind} at {_places(self)}: {self.detail}{_times(self)}\n    {self.hint}"
+        return f"{self.severity}: {self.kind} at {_places(self)}\n{_body(self)}"
 
 
 @dataclass(frozen=True)
@@ -56,8 +60,8 @@ class LineStats:
 
     size              [B] of each thread's access
     requests          instructions of warps that did it
-    sectors, ideal_sectors             global memory: 32-byte pieces moved, and the fewest that hold the active threads' bytes
-    wavefronts, ideal_wavefronts       shared memory: turns of the banks, and without conflicts
+    sectors, ideal_sectors         global memory: 32-byte pieces moved, and the fewest for the active threads' bytes
+    wavefronts, ideal_wavefronts   shared memory: turns of the banks, and without conflicts
     bank_conflicts    wavefronts - ideal_wavefronts
     threads           active threads, summed over the requests
     name              of the array (several: joined by commas)
@@ -130,7 +134,7 @@ class Report:
 class KernelError(RuntimeError):
     """A kernel did something that it must not do. .report has everything; .finding is the first error."""
 
-    def __init__(self, report: Report, source_line: str = ""):
+    def __init__(self, report: Report):
         self.report = report
         self.finding = next(finding for finding in report.findings if finding.severity == "error")
         super().__init__(_message(report, self.finding))
@@ -161,12 +165,12 @@ def _times(finding: Finding) -> str:
     return f" [{finding.count} times]" if finding.count != 1 else ""
 
 
-def _triple(index: tuple[int, int, int]) -> str:
-    return f"({index[0]}, {index[1]}, {index[2]})"
-
-
 def _body(finding: Finding) -> str:
-    return f"  {finding.detail}{_times(finding)}\n  What to do: {finding.hint}"
+    code = [(finding.line, finding.text)]
+    if (finding.other_file, finding.other_line) != (finding.file, finding.line):
+        code.append((finding.other_line, finding.other_text))
+    shown = [f"  {number:5} | {text}" for number, text in code if number is not None and text]
+    return "\n".join([*shown, f"  {finding.detail}{_times(finding)}", f"  What to do: {finding.hint}"])
 
 
 def _headline(report: Report) -> str:
@@ -186,7 +190,8 @@ def _table(report: Report) -> list[str]:
         global_part = (row.sectors, row.ideal_sectors, "", "", "")
         shared_part = ("", "", row.wavefronts, row.ideal_wavefronts, row.bank_conflicts)
         costs = global_part if row.space == "global" else shared_part
-        rows.append((row.file, row.line, f"{row.space} {row.name}".rstrip(), row.access, row.size, row.requests, *costs))
+        memory = f"{row.space} {row.name}".rstrip()
+        rows.append((row.file, row.line, memory, row.access, row.size, row.requests, *costs))
     for (file, line), count in report.barrier_lines.items():
         rows.append((file, line, "barrier", "", "", count, "", "", "", "", ""))
     if not rows:
@@ -194,11 +199,15 @@ def _table(report: Report) -> list[str]:
     rows.sort(key=lambda row: (row[0] != report.filename, row[0], row[1]))
     cells = [header] + [(_place_in_table(report, row), *map(str, row[2:])) for row in rows]
     widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
-    left = (1, 2)
+    return ["  ".join(_padded(row, widths)).rstrip() for row in cells]
+
+
+def _padded(row: tuple[str, ...], widths: list[int]) -> list[str]:
+    """Words to the left, numbers to the right."""
     return [
-        "  ".join(cell.ljust(width) if column in left else cell.rjust(width) for column, (cell, width) in enumerate(zip(row, widths))).rstrip()
-        for row in cells
-    ]  # fmt: skip
+        cell.ljust(width) if column in (1, 2) else cell.rjust(width)
+        for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+    ]
 
 
 def _place_in_table(report: Report, row: tuple[Any, ...]) -> str:
@@ -222,8 +231,7 @@ def _verdict(report: Report) -> list[str]:
     warnings = len(report.findings) - errors
     told.append(f"{errors} error{'s' * (errors != 1)}, {warnings} warning{'s' * (warnings != 1)}")
     for finding in report.findings:
-        told.append(f"{finding.severity}: {finding.kind} at {_places(finding)}")
-        told.append(_body(finding))
+        told.append(str(finding))
     if not report.complete:
         told.append("The launch was given up there: later threads and lines were not looked at.")
     return told

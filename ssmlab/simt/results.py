@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 from . import structures
 from .lines import LineTable
+from .loops import loop_line
 from .report import SECTOR, Finding, LineStats, Report
+from .tokens import Text
 from .wording import WORDING, Facts
 
 BY_INDEX = 2  # the variant of "out-of-bounds" that comes from -fsanitize=bounds
@@ -33,21 +35,25 @@ class Names:
         return ", ".join(dict.fromkeys(name for name in names if name))
 
 
-def read_report(results: structures.Results, report: Report, table: LineTable, names: Names) -> Report:
-    """Fill in `report`, which knows the launch."""
-    findings = (structures.Finding * results.findings).from_address(results.finding)
+def read_report(results: structures.Results, report: Report, table: LineTable, names: Names, source: Text) -> Report:
+    """Fill in `report`, which knows the launch. source: the learner's text."""
+    findings = list((structures.Finding * results.findings).from_address(results.finding))
     stats = (structures.Stats * results.stats).from_address(results.stat)
     # An index outside a declared dimension says more than the same access found outside the array's bytes.
-    indexed = {raw.line for raw in findings if structures.KINDS[raw.kind] == "out-of-bounds" and raw.variant == BY_INDEX}
-    told = [raw for raw in findings if not (raw.line in indexed and structures.KINDS[raw.kind] == "out-of-bounds" and raw.variant != BY_INDEX)]
-    report.findings = tuple(sorted((_finding(raw, report, table, names) for raw in told), key=_finding_order(report)))
-    report.lines = _lines(stats, report, table, names)
-    report.barriers = results.barriers_max if results.barriers_max else 0
-    report.barrier_lines = _barrier_lines(stats, report, table)
+    outside = [raw for raw in findings if structures.KINDS[raw.kind] == "out-of-bounds"]
+    indexed = {raw.line for raw in outside if raw.variant == BY_INDEX}
+    covered = [id(raw) for raw in outside if raw.line in indexed and raw.variant != BY_INDEX]
+    told = [_finding(raw, report, table, names, source) for raw in findings if id(raw) not in covered]
+    report.findings = tuple(sorted(told, key=_finding_order(report)))
+    endless = any(finding.kind == "endless-loop" for finding in told)  # its counts are the watchdog's, not the kernel's
+    counted = () if endless else stats
+    report.lines = _lines(counted, report, table, names)
+    report.barriers = results.barriers_max
+    report.barrier_lines = _barrier_lines(counted, report, table)
     report.bytes = _bytes(report.lines)
     report.shared_bytes += results.shared_bytes
     report.printf = printed(results)
-    report.accesses = results.accesses
+    report.accesses = 0 if endless else results.accesses
     report.notes = tuple(_notes(results))
     return report
 
@@ -73,7 +79,7 @@ def _notes(results: structures.Results):
     if results.findings_lost:
         yield f"(there were more kinds of findings than can be listed: {results.findings_lost} events are not shown)"
     if results.sites_lost:
-        yield f"({results.sites_lost} accesses are missing from the table: the kernel has too many places that touch memory)"
+        yield f"({results.sites_lost} accesses are missing from the table: too many places touch memory)"
     if results.order_limit:
         yield "(the launch is too large to check the order of all accesses: some races may not be shown)"
     if results.print_lost:
@@ -91,35 +97,46 @@ def _call(file: str, line: int | None, report: Report) -> str:
     return f"line {line}" if file == report.filename else f"{file}:{line}"
 
 
-def _finding(raw: structures.Finding, report: Report, table: LineTable, names: Names) -> Finding:
+def _code(source: Text, file: str, line: int | None) -> str:
+    """A line of the learner's text without its comment."""
+    start = None if line is None else source.find_line(file, line)
+    return "" if start is None else source.line_text(start).split("//")[0].strip()
+
+
+def _finding(raw: structures.Finding, report: Report, table: LineTable, names: Names, source: Text) -> Finding:
     kind, severity = structures.KINDS[raw.kind], ("warning", "error")[raw.severity]
     file, line = _place(raw.line, table)
     other_file, other_line = _place(raw.other_line, table)
+    if kind == "endless-loop" and line is not None:
+        line = loop_line(source, file, line, table.place(raw.extra[1])[1])
     space = structures.SPACES[raw.space]
     name = names.of(space, raw.object)
     thread = index_of(raw.thread, report.block)
     other = None if raw.other_thread == structures.NO_THREAD else index_of(raw.other_thread, report.block)
     block, other_block = index_of(raw.block, report.grid), index_of(raw.other_block, report.grid)
-    text = raw.text.decode(errors="replace") if raw.text else "dynamic" if space == "shared" and raw.object == -1 else ""
+    dynamic = "dynamic" if space == "shared" and raw.object == -1 else ""
+    text = raw.text.decode(errors="replace") if raw.text else dynamic
     access, other_access = structures.ACCESSES[raw.access], structures.ACCESSES[raw.other_access]
     facts = Facts(
         raw.variant, severity, _call(file, line, report), _call(other_file, other_line, report), access, other_access,
-        str(thread), "" if other is None else str(other), str(block), str(other_block), space, name, raw.offset, raw.size,
-        tuple(raw.extra), text,
+        str(thread), "" if other is None else str(other), str(block), str(other_block), space, name,
+        raw.offset, raw.size, tuple(raw.extra), text,
     )  # fmt: skip
     detail, hint = WORDING[kind](facts)
     return Finding(
         kind, severity, line, other_line, access, other_access, (thread, other),
         (block, other_block if other is not None and other_block != block else None),
         name, raw.count, raw.bytes, detail, hint, file, other_file,
+        _code(source, file, line), _code(source, other_file, other_line),
     )  # fmt: skip
 
 
 def _finding_order(report: Report) -> Callable[[Finding], tuple]:
     def order(finding: Finding) -> tuple:
         return (
-            finding.severity != "error", finding.file != report.filename, finding.file, finding.line or 0, finding.other_file,
-            finding.other_line or 0, finding.kind, finding.access, finding.other_access, finding.name, finding.detail,
+            finding.severity != "error", finding.file != report.filename, finding.file, finding.line or 0,
+            finding.other_file, finding.other_line or 0, finding.kind, finding.access, finding.other_access,
+            finding.name, finding.detail,
         )  # fmt: skip
 
     return order

@@ -6,12 +6,13 @@ for several blocks at once, in templates, and in functions called from several k
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from .outline import Outline, Statement
+from .outline import ALIGNMENT, Outline, Statement, spelled
 from .rewriting import Rewriting
 from .tokens import Token
 
+_CLASS_KEYS = ("struct", "union", "class")
 _INVOLVED = "this __shared__ declaration is too involved to translate: give the type a name first, with `using`"
 
 
@@ -32,6 +33,17 @@ class _Shared:
 
     name: str
     declaration: str
+
+
+@dataclass
+class _Specifiers:
+    """What stands before the declarators. body: the "{" of a class defined here; mixed: other words stand in the type."""
+
+    type: list[Token] = field(default_factory=list)
+    alignment: list[Token] = field(default_factory=list)
+    body: int | None = None
+    mixed: bool = False
+    next: int = 0
 
 
 class SharedDeclarations:
@@ -69,91 +81,84 @@ class SharedDeclarations:
     def _pieces(self, first: int, end: int, here: str) -> list:
         """The replacement of the declaration [first, end]; at file scope (here "void") it goes to _at_file_scope."""
         mark = next(token for token in self.tokens[first:end] if token.text == "__shared__")
-        specifiers: list[Token] = []
-        alignment: list[Token] = []
+        read = self._specifiers(first, end)
+        if read is None:
+            return []
         words = {token.text for token in self.tokens[first:end]}
         dynamic = "extern" in words
-        index = first
-        inline_type = None
-        while index < end:
-            token = self.tokens[index]
-            following = self.tokens[index + 1].text
-            if token.text in ("__shared__", "extern", "static"):
-                index += 1
-            elif token.text in ("alignas", "__align__", "__attribute__") and following == "(":
-                alignment += self.tokens[index : self.partner[index + 1] + 1]
-                index = self.partner[index + 1] + 1
-            elif token.text in ("__device__", "constexpr", "inline", "thread_local"):
-                self._problem(token, f"{token.text} does not go with __shared__")
-                return []
-            elif token.text == "decltype" and following == "(":
-                specifiers += self.tokens[index : self.partner[index + 1] + 1]
-                index = self.partner[index + 1] + 1
-            elif token.text == "{":
-                inline_type = (index, self.partner[index])
-                index = self.partner[index] + 1
-            elif token.text == "<" and specifiers:
-                close = self.outline.angle_end(index)
-                specifiers += self.tokens[index : close + 1]
-                index = close + 1
-            elif token.text in ("struct", "union", "class"):
-                specifiers.append(token)
-                index += 1
-            elif token.kind == "name" and following not in ("[", ",", ";", "=", "{", "(") or token.text == "::":
-                specifiers.append(token)
-                index += 1
-            elif (
-                token.kind == "name"
-                and following == "{"
-                and {"struct", "union", "class"} & {t.text for t in specifiers}
-            ):
-                specifiers.append(token)
-                index += 1
-            else:
-                break
-        if not specifiers:
+        pieces: list = []
+        if not read.type:
             self._problem(mark, _INVOLVED)
             return []
-        prefix, type_span = "", (specifiers[0].start, specifiers[-1].end)
-        type_pieces: list = [type_span]
-        if inline_type:
-            keyword = next((token for token in specifiers if token.text in ("struct", "union", "class")), None)
+        type_pieces: list = [(read.type[0].start, read.type[-1].end)]
+        if read.body is not None:  # `__shared__ struct { float a, b; } pairs[32];`: the struct is defined first
+            keyword = next((token for token in read.type if token.text in _CLASS_KEYS), None)
             if keyword is None:
-                self._problem(mark, "this __shared__ declaration cannot be read: write the type before it")
+                self._problem(mark, _INVOLVED)
                 return []
-            own = [
-                token.text
-                for token in specifiers
-                if token.kind == "name" and token.text != keyword.text and token.text not in ("const", "volatile")
-            ]
-            name = own[0] if own else f"simt_struct_{len(self.arrays)}"
-            body = (self.tokens[inline_type[0]].start, self.tokens[inline_type[1]].end)
-            prefix = [f"{keyword.text} {name} ", body, "; "]
+            names = [token.text for token in read.type if token.text not in (*_CLASS_KEYS, "const", "volatile")]
+            name = names[0] if names else f"simt_struct_{len(self.arrays)}"
+            body = self.tokens[read.body].start, self.tokens[self.partner[read.body]].end
+            pieces += [f"{keyword.text} {name} ", body, "; "]
             type_pieces = [("volatile " if "volatile" in words else "") + name]
-        else:
-            gap = [
-                token.text
-                for token in self.tokens[first:end]
-                if specifiers[0].start <= token.start < specifiers[-1].end
-            ]
-            if {"__shared__", "extern", "static", "alignas", "__align__", "__attribute__"} & set(
-                gap
-            ):  # `float __shared__ const s`
-                type_pieces = [" ".join(token.text for token in specifiers)]
-        pieces: list = list(prefix) if prefix else []
-        declarators = self.outline.split(index, end)
+        elif read.mixed:  # `float __shared__ const s[4]`
+            type_pieces = [spelled(read.type)]
+        declarators = self.outline.split(read.next, end)
         if not declarators:
             self._problem(mark, "this __shared__ declaration names no variable")
             return []
-        align = " ".join(token.text for token in alignment)
         if here != "void" and not dynamic:
             pieces.append(f"struct {here} {{}}; ")
         for declarator in declarators:
-            piece = self._declarator(declarator, mark, type_pieces, here, dynamic, align)
+            piece = self._declarator(declarator, mark, type_pieces, here, dynamic, spelled(read.alignment))
             if piece is None:
                 return []
             pieces += piece
         return pieces
+
+    def _specifiers(self, first: int, end: int) -> _Specifiers | None:
+        """Everything before the first declarator; None where something does not belong there (noted as a problem)."""
+        read = _Specifiers()
+        index = first
+        while index < end:
+            token = self.tokens[index]
+            following = self.tokens[index + 1].text
+            if token.text in ("__shared__", "extern", "static"):
+                read.mixed = read.mixed or bool(read.type)
+                index += 1
+            elif token.text in ALIGNMENT and following == "(":
+                close = self.partner[index + 1]
+                read.alignment += self.tokens[index : close + 1]
+                read.mixed = read.mixed or bool(read.type)
+                index = close + 1
+            elif token.text in ("__device__", "constexpr", "inline"):
+                self._problem(token, f"{token.text} does not go with __shared__")
+                return None
+            elif token.text == "decltype" and following == "(":
+                close = self.partner[index + 1]
+                read.type += self.tokens[index : close + 1]
+                index = close + 1
+            elif token.text == "{":
+                read.body = index
+                index = self.partner[index] + 1
+            elif token.text == "<" and read.type:
+                close = self.outline.angle_end(index)
+                read.type += self.tokens[index : close + 1]
+                index = close + 1
+            elif token.text == "::" or token.kind == "name" and self._belongs_to_type(token, following, read):
+                read.type.append(token)
+                index += 1
+            else:
+                break
+        read.next = index
+        return read
+
+    @staticmethod
+    def _belongs_to_type(token: Token, following: str, read: _Specifiers) -> bool:
+        """Is this name part of the type, rather than the variable's name?"""
+        if token.text in _CLASS_KEYS or following not in ("[", ",", ";", "=", "{", "("):
+            return True
+        return following == "{" and any(earlier.text in _CLASS_KEYS for earlier in read.type)
 
     def _declarator(
         self, tokens: list[Token], mark: Token, type_pieces: list, here: str, dynamic: bool, align: str
@@ -208,8 +213,7 @@ class SharedDeclarations:
             reference = [f", {index}, {here}>(); "]
         pieces = [*declaration, *reference]
         if here == "void":
-            text = "".join(piece if isinstance(piece, str) else self.text.text[piece[0] : piece[1]] for piece in pieces)
-            self._at_file_scope.append(_Shared(name, " ".join(text.split())))
+            self._at_file_scope.append(_Shared(name, self._text(pieces)))
         return pieces
 
     def _dynamic(self, token: Token, type_pieces: list, pointers: str, sizes: list, here: str) -> list | None:
@@ -218,16 +222,13 @@ class SharedDeclarations:
         if not sizes or sizes[0] is not None:
             self._problem(token, f"extern __shared__ {name!r} must be an array without a size: {name}[]")
             return None
-        spelled = "".join(
-            piece if isinstance(piece, str) else self.text.text[piece[0] : piece[1]] for piece in type_pieces
-        )
-        spelled = " ".join(spelled.split()) + pointers
-        earlier = self._dynamic_types.setdefault(name, (spelled, line))
-        kinds = [self.outline.known_type(words) for words in (spelled, earlier[0])]
+        spelled_type = self._text(type_pieces) + pointers
+        earlier = self._dynamic_types.setdefault(name, (spelled_type, line))
+        kinds = [self.outline.known_type(words) for words in (spelled_type, earlier[0])]
         if None not in kinds and kinds[0] != kinds[1]:
             self._problem(
                 token,
-                f"extern __shared__ {name!r} is {spelled} here and {earlier[0]} in line {earlier[1]}: "
+                f"extern __shared__ {name!r} is {spelled_type} here and {earlier[0]} in line {earlier[1]}: "
                 "CUDA wants one type for one name (use two names)",
             )
             return None
@@ -238,25 +239,14 @@ class SharedDeclarations:
                 return None
             inner += ["[(", span, ")]"]
         self.arrays.append(SharedArray(-1, name, filename, line, True))
-        if inner:
-            pieces = [
-                *type_pieces,
-                f"{pointers} (* const {name})",
-                *inner,
-                " = (",
-                *type_pieces,
-                f"{pointers} (*)",
-                *inner,
-            ]
-        else:
-            pieces = [*type_pieces, f"{pointers}* const {name} = (", *type_pieces, f"{pointers}*"]
-        pieces.append(")simt_dynamic_shared(); ")
+        rows = self._text(inner)  # one line: what stands twice must not hold the line ends of the original twice
+        whole, cast = (f" (* const {name}){rows}", f" (*){rows}") if rows else (f"* const {name}", "*")
+        text = f"{spelled_type}{whole} = ({spelled_type}{cast})simt_dynamic_shared(); "
         if here == "void":
-            text = "".join(piece if isinstance(piece, str) else self.text.text[piece[0] : piece[1]] for piece in pieces)
-            self._at_file_scope.append(_Shared(name, " ".join(text.split())))
-        else:  # spans must not be copied twice where they hold line ends
-            pieces = [
-                piece if isinstance(piece, str) else " ".join(self.text.text[piece[0] : piece[1]].split())
-                for piece in pieces
-            ]
-        return pieces
+            self._at_file_scope.append(_Shared(name, text))
+        return [text]
+
+    def _text(self, pieces: list) -> str:
+        """Pieces of a replacement as text on one line."""
+        whole = "".join(piece if isinstance(piece, str) else self.text.text[piece[0] : piece[1]] for piece in pieces)
+        return " ".join(whole.split())

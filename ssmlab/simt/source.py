@@ -39,7 +39,7 @@ from dataclasses import dataclass, field
 
 from . import refusals
 from .messages import CompileError, Problem
-from .options import HostOptions
+from .options import HostOptions, host_options
 from .outline import Outline, UnknownKernel, find_kernel
 from .rewriting import Rewriting
 from .shared_memory import SharedArray, SharedDeclarations
@@ -100,9 +100,10 @@ def translate(
     Raises  CompileError for what the CPU cannot run, with line, column and the name of the thing;
             UnknownKernel for an expression that names no kernel of the text; ValueError for an unknown option.
     """
+    host = host_options(options)
     outline = Outline(text, filename, tuple(options), tuple(name_expressions))
     rewriting = Rewriting(text)
-    for option in outline.host.macros:
+    for option in host.macros:
         if "__shared__" in option:
             outline.problems.append((0, f"option {option!r}: __shared__ must stand in the text, not in a macro"))
     for token in outline.static_variables:
@@ -118,7 +119,7 @@ def translate(
     return Translation(
         text=prefix + rewriting.finish() + "\n" + thunks(outline, variables),
         original=outline.text,
-        host=outline.host,
+        host=host,
         kernels=outline.kernels,
         shared=tuple(shared.arrays),
         globals=variables,

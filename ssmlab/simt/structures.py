@@ -6,11 +6,12 @@ import ctypes
 from ctypes import c_char_p, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 
 REGIONS = (
-    "stacks", "fibers", "blocks", "arena", "shared_cells", "global_cells", "links", "requests", "order", "sites", "results",
+    "stacks", "fibers", "blocks", "arena", "shared_cells", "global_cells", "links", "requests", "order", "sites",
+    "results",
 )  # fmt: skip
 KINDS = (
-    "race", "global-race", "out-of-bounds", "misaligned", "uninitialised", "divergent-barrier", "deadlock", "invalid-mask",
-    "wild-access", "endless-loop", "stack-overflow", "assert", "local-escape",
+    "race", "global-race", "out-of-bounds", "misaligned", "uninitialised", "divergent-barrier", "deadlock",
+    "invalid-mask", "wild-access", "endless-loop", "stack-overflow", "assert", "local-escape",
 )  # fmt: skip
 ACCESSES = ("read", "write", "atomic", "")
 SPACES = ("shared", "global", "")
@@ -33,7 +34,8 @@ class Launch(ctypes.Structure):
         ("heap", c_uint64), ("heap_bytes", c_uint64), ("granules", c_void_p), ("buffers", c_void_p),
         ("argument_buffers", c_uint32), ("buffer_count", c_uint32), ("global_cells", c_uint64),
         ("parameters", c_uint64), ("parameters_bytes", c_uint64),
-        ("text", c_uint64), ("text_bytes", c_uint64), ("lines", c_void_p), ("image", c_uint64), ("image_bytes", c_uint64),
+        ("text", c_uint64), ("text_bytes", c_uint64), ("lines", c_void_p),
+        ("image", c_uint64), ("image_bytes", c_uint64),
         ("launch_number", c_uint32), ("next_interval", c_uint32), ("stop", c_void_p), ("next_block", c_void_p),
     ]  # fmt: skip
 

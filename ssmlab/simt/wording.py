@@ -11,7 +11,7 @@ Index = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Facts:
-    """A raw finding with its numbers resolved. line, other: "line 12" or "affine.cuh:12"; thread, block: "(1, 0, 0)"."""
+    """A raw finding, its numbers resolved. line, other: "line 12" or "affine.cuh:12"; thread, block: "(1, 0, 0)"."""
 
     variant: int
     severity: str
@@ -53,10 +53,17 @@ def _race(f: Facts) -> tuple[str, str]:
         f"{_DOES[f.other_access]} the same place: nothing decides which comes first"
     )
     if "atomic" in (f.access, f.other_access):
-        return detail, "an atomic update is only safe against other atomics: separate the two by __syncthreads(), or make both atomic."
+        return detail, (
+            "an atomic update is safe against other atomics only: separate the two by __syncthreads(), or make both "
+            "atomic."
+        )
     if f.severity == "warning":
-        return detail, "both threads are in one warp, whose lanes need not run in step: put __syncwarp() between the two."
-    return detail, "put __syncthreads() between the two, where every thread of the block passes it; or use a second buffer."
+        return detail, (
+            "both threads are in one warp, whose lanes need not run in step: put __syncwarp() between the two."
+        )
+    return detail, (
+        "put __syncthreads() between the two, where every thread of the block passes it; or use a second buffer."
+    )
 
 
 def _global_race(f: Facts) -> tuple[str, str]:
@@ -65,12 +72,12 @@ def _global_race(f: Facts) -> tuple[str, str]:
         return detail, hint
     second = f"in {f.other}, " if f.other != f.line else ""
     detail = (
-        f"thread {f.thread} of block {f.block} {_DOES[f.access]} {_what(f)}, and {second}thread {f.other_thread} of block "
-        f"{f.other_block} {_DOES[f.other_access]} the same place: nothing decides which comes first"
+        f"thread {f.thread} of block {f.block} {_DOES[f.access]} {_what(f)}, and {second}thread {f.other_thread} "
+        f"of block {f.other_block} {_DOES[f.other_access]} the same place: nothing decides which comes first"
     )
     return detail, (
-        "blocks run in any order. Give each block its own part, use atomics, start a second kernel, or pass the value on by "
-        "a flag: value, __threadfence(), volatile or atomic flag; and flag, __threadfence(), value."
+        "blocks run in any order. Give each block its own part, use atomics, start a second kernel, or pass the value "
+        "on by a flag: value, __threadfence(), volatile or atomic flag; and flag, __threadfence(), value."
     )
 
 
@@ -81,9 +88,9 @@ def _out_of_bounds(f: Facts) -> tuple[str, str]:
         kind = re.sub(r"\s*\[", " [", f.text.strip("'"), count=1)
         count = re.search(r"\[(\d+)\]", kind)
         last = f"0 to {int(count[1]) - 1}" if count else "those of its declaration"
+        array = f"{f.name} ({kind})" if f.name else f"an array {kind}"
         return (
-            f"thread {f.thread} uses index {f.extra[0]} of {f.name + ' (' + kind + ')' if f.name else 'an array ' + kind}: "
-            f"its indices are {last}",
+            f"thread {f.thread} uses index {f.extra[0]} of {array}: its indices are {last}",
             "guard the access with a condition, or make the array larger.",
         )
     size, held = f.size, f.extra[0]
@@ -95,13 +102,15 @@ def _out_of_bounds(f: Facts) -> tuple[str, str]:
         hint = "ask for more with shared_mem= (bytes), or guard the access."
     else:
         hint = "guard the access: if (index < length) …"
-    return f"thread {f.thread} {_DOES[f.access]} {_element(f.offset, size)} of {_what(f)}, {where}: it holds {holds}", hint
+    place = f"{_element(f.offset, size)} of {_what(f)}"
+    return f"thread {f.thread} {_DOES[f.access]} {place}, {where}: it holds {holds}", hint
 
 
 def _misaligned(f: Facts) -> tuple[str, str]:
     of = f" of {f.name}" if f.name else ""
     return (
-        f"thread {f.thread} {_DOES[f.access]} {f.size} bytes{of} at an address that is {f.extra[0]} past a multiple of {f.size}",
+        f"thread {f.thread} {_DOES[f.access]} {f.size} bytes{of} at an address that is {f.extra[0]} past a multiple "
+        f"of {f.size}",
         f"an access of {f.size} bytes must start at a multiple of {f.size} bytes: a GPU stops the kernel otherwise.",
     )
 
@@ -122,12 +131,12 @@ def _divergent_barrier(f: Facts) -> tuple[str, str]:
         )
     if f.variant == 2:
         return (
-            f"thread {f.thread} and thread {f.other_thread} wait at the same barrier, but came there by different calls",
+            f"threads {f.thread} and {f.other_thread} wait at the same barrier, but came there by different calls",
             "all threads of a block must take the same way to a barrier: move the call out of the branch.",
         )
     return (
         f"thread {f.thread} waits at the barrier in {f.line}, thread {f.other_thread} at another one, in {f.other}",
-        "all threads of a block must meet at the same barrier: move it out of the branch or loop that only some of them take.",
+        "all threads of a block must meet at the same barrier: move it out of the branch or loop that only some take.",
     )
 
 
@@ -136,7 +145,8 @@ def _deadlock(f: Facts) -> tuple[str, str]:
     if f.variant == 1:
         if resident < blocks:
             return (
-                f"thread {f.thread} of block {f.block} waits for the whole grid, but only {resident} of {blocks} blocks are on the machine",
+                f"thread {f.thread} of block {f.block} waits for the whole grid, but only {resident} of {blocks} "
+                f"blocks {'is' if resident == 1 else 'are'} on the machine",
                 "a grid barrier needs a cooperative launch: RawKernel(…, enable_cooperative_groups=True).",
             )
         return (
@@ -145,14 +155,18 @@ def _deadlock(f: Facts) -> tuple[str, str]:
             "every thread of every block must reach the grid's barrier.",
         )
     if f.variant == 2:
-        return f"thread {f.thread} of block {f.block} waits for threads that never come", "let all threads reach the same barriers."
+        return (
+            f"thread {f.thread} of block {f.block} waits for threads that never come",
+            "let all threads reach the same barriers.",
+        )
     others = f"; others wait in {f.other}" if f.other else ""
     waits = f"thread {f.thread} of block {f.block} waits for a value that nobody will write any more{others}"
     if done < blocks and resident < blocks:
         return (
-            f"{waits}: {done} of {blocks} blocks have ended, {resident} {'is' if resident == 1 else 'are'} on the machine, "
-            "and a block that has not started yet cannot help",
-            "never wait for a block that may start later: take the place in the order from an atomic counter, not from blockIdx.",
+            f"{waits}: {done} of {blocks} blocks have ended, {resident} {'is' if resident == 1 else 'are'} on the "
+            "machine, and a block that has not started yet cannot help",
+            "never wait for a block that may start later: take the place in the order from an atomic counter, not from "
+            "blockIdx.",
         )
     return waits, "check who should write it, and that this thread does not keep the writer from going on."
 
@@ -211,8 +225,8 @@ def _wild_access(f: Facts) -> tuple[str, str]:
 def _endless_loop(f: Facts) -> tuple[str, str]:
     return (
         f"thread {f.thread} of block {f.block} has passed {f.extra[0]} basic blocks and is still in the loop",
-        "is the condition ever false? A loop that waits for another thread must read its flag as volatile or by an atomic. "
-        "(A longer loop may have its time: watchdog=)",
+        "is the condition ever false? A loop that waits for another thread must read its flag as volatile or by an "
+        "atomic. (A longer loop may have its time: watchdog=)",
     )
 
 
@@ -226,7 +240,10 @@ def _stack_overflow(f: Facts) -> tuple[str, str]:
 def _assert(f: Facts) -> tuple[str, str]:
     if f.text == "__trap()":
         return f"thread {f.thread} of block {f.block} called __trap()", "look at the condition that led there."
-    return f"assert({f.text}) failed in thread {f.thread} of block {f.block}", "look at the values in the condition with printf."
+    return (
+        f"assert({f.text}) failed in thread {f.thread} of block {f.block}",
+        "look at the values in the condition with printf.",
+    )
 
 
 def _local_escape(f: Facts) -> tuple[str, str]:

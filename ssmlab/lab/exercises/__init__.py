@@ -30,6 +30,9 @@ class Exercise:
             return False
         from ssmlab import kernels
 
+        if not isinstance(attempt, str):
+            raise TypeError(f"exercise {self.key}: the attempt is {attempt!r:.60}; it must be CUDA text, starting from "
+                            f"{self.starts_from}")
         return attempt.strip() == kernels.path(self.starts_from).read_text(encoding="utf-8").strip()
 
 

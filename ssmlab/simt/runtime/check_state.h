@@ -21,7 +21,7 @@ struct FiberChecks {
     u32 wait_line;               // of the barrier, exchange … it waits at
     u64 wait_path;               // and of the calls that led there
     u64 loop_frame;              // endless loops: the outermost function seen since the budget ran out,
-    u32 loop_line;               // and its first line
+    u32 loop_line, loop_end;     // and its first and last line
     u32 doubt_line;              // of the index behind frame_in_doubt
     u64 poll_progress;           // machine's progress when this fiber last polled in vain
     u32 poll_line;

@@ -47,7 +47,7 @@ SIMT_API void __tsan_write_range(void* a, size_t n) { range_hook(a, n, PLAIN_WRI
     SIMT_API void* PREFIX##memcpy(void* to, const void* from, size_t n) {        \
         range_hook(from, n, PLAIN_READ, SIMT_CALLER);                            \
         range_hook(to, n, PLAIN_WRITE, SIMT_CALLER);                             \
-        return memcpy(to, from, n);                                              \
+        return memmove(to, from, n); /* not memcpy, which is looked at below */  \
     }                                                                            \
     SIMT_API void* PREFIX##memmove(void* to, const void* from, size_t n) {       \
         range_hook(from, n, PLAIN_READ, SIMT_CALLER);                            \
@@ -61,6 +61,18 @@ SIMT_API void __tsan_write_range(void* a, size_t n) { range_hook(a, n, PLAIN_WRI
 SIMT_MEMORY_FUNCTIONS(simt_)
 SIMT_MEMORY_FUNCTIONS(__tsan_)
 #undef SIMT_MEMORY_FUNCTIONS
+
+#if defined(__clang__)
+// Clang before 15 copies structs by plain calls of memcpy: those from kernels are looked at too.
+extern "C" __attribute__((visibility("hidden"), no_builtin("memcpy"))) void* memcpy(void* to, const void* from, size_t n) {
+    Fiber* fiber = current();
+    if (fiber->block && (u64)SIMT_CALLER - fiber->block->machine->launch->text < fiber->block->machine->launch->text_bytes) {
+        range_hook(from, n, PLAIN_READ, SIMT_CALLER);
+        range_hook(to, n, PLAIN_WRITE, SIMT_CALLER);
+    }
+    return memmove(to, from, n);
+}
+#endif
 
 SIMT_API void __tsan_vptr_read(void**) {}
 SIMT_API void __tsan_vptr_update(void**, void*) {}
@@ -105,17 +117,21 @@ SIMT_API void __tsan_func_exit() {
     if (SIMT_UNLIKELY(fiber->checks.frame_in_doubt)) check_return(fiber, frame_of_caller());
 }
 
-// The budget of basic blocks is spent: the loop is named by the first line among the outermost blocks that still run.
+// The budget of basic blocks is spent: first and last line of the outermost function that still runs tell the loop.
 static constexpr u64 LOOK_AT_LOOP = 100000;
 
 static SIMT_NOINLINE void budget_is_spent(Fiber* fiber, u64 frame, void* pc) {
     FiberChecks& checks = fiber->checks;
     u32 line = line_at(fiber->block->machine->launch, pc);
-    if (line && frame > checks.loop_frame) checks.loop_frame = frame, checks.loop_line = line;      // stacks grow downwards
-    if (line && frame == checks.loop_frame) checks.loop_line = smaller(checks.loop_line, line);
+    if (line && frame > checks.loop_frame) checks.loop_frame = frame, checks.loop_line = checks.loop_end = line;    // the stack grows down
+    if (line && frame == checks.loop_frame) {
+        checks.loop_line = smaller(checks.loop_line, line);
+        checks.loop_end = larger(checks.loop_end, line);
+    }
     if (fiber->steps < fiber->block->machine->launch->watchdog + LOOK_AT_LOOP) return;
     SimtFinding finding = finding_of(fiber, KIND_ENDLESS_LOOP, 0, checks.loop_line);
     finding.extra[0] = (i64)fiber->block->machine->launch->watchdog;
+    finding.extra[1] = checks.loop_end;
     add_finding(finding);
     abandon(fiber);
 }

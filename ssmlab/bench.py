@@ -1,0 +1,224 @@
+"""python -m ssmlab.bench: ours, every peer that is installed, a large copy and the floor, in one process.
+
+    python -m ssmlab.bench                        all ops on the GPU, or on the CPU where there is none
+    python -m ssmlab.bench scan --output notebooks/results
+
+Prints a table and writes one JSON a op and device into --output:
+
+    device, date, command, versions, copy_gbps    what was measured, where, with what; [GB/s] of a large copy, read + write
+    rows                                          one a case, fields of Row
+
+A time is the median of many launches, each after a sweep that empties the GPU's L2 cache, taken with events, as
+triton.testing.do_bench does it. Nothing here asserts a time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import datetime
+import importlib
+import importlib.metadata
+import json
+import platform
+import shlex
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+# op: the module whose cases(device) yields a Case each. An op joins by a line here.
+OPS = {"scan": "ssmlab.bench_scan"}
+_PACKAGES = ("ssmlab", "torch", "triton", "cupy-cuda12x", "cupy-cuda13x", "accelerated-scan", "fpscan", "cuda-cccl", "numpy")
+
+
+@dataclasses.dataclass
+class Case:
+    """One thing to measure. moved: [B] each input once, each output once. ours, peers: functions without arguments.
+
+    peers   {name: function, or None where the peer does not take this case}; a peer that raises is reported, not hidden
+    """
+
+    op: str
+    direction: str
+    shape: tuple[int, ...]
+    dtype: str
+    layout: str
+    moved: int
+    ours: object
+    peers: dict = dataclasses.field(default_factory=dict)
+    note: str = ""
+
+
+@dataclasses.dataclass
+class Row:
+    """One line of the results. copy_fraction: our bytes a second over those of a large copy. floor_ms: moved / copy."""
+
+    op: str
+    direction: str
+    shape: list[int]
+    dtype: str
+    layout: str
+    ours_ms: float
+    peer: str | None
+    peer_ms: float | None
+    copy_fraction: float
+    floor_ms: float
+    floor_kind: str
+    same_copy_ms: float
+    peers_ms: dict[str, float | str]
+    note: str
+
+
+def median_ms(run, device, *, warmup_ms=30, measure_ms=120):
+    """[ms] the median time of run()."""
+    if device.type == "cpu":
+        return _median_on_cpu(run)
+    sweep = torch.empty(64 * 2**20, dtype=torch.int32, device=device)  # 256 MB, more than any L2
+    run()
+    torch.cuda.synchronize(device)
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    begin.record()
+    for _ in range(5):
+        sweep.zero_()
+        run()
+    end.record()
+    torch.cuda.synchronize(device)
+    estimate = max(begin.elapsed_time(end) / 5, 1e-3)
+    for _ in range(max(1, int(warmup_ms / estimate))):
+        run()
+    repeats = max(5, int(measure_ms / estimate))
+    pairs = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(repeats)]
+    for begin, end in pairs:
+        sweep.zero_()
+        begin.record()
+        run()
+        end.record()
+    torch.cuda.synchronize(device)
+    return statistics.median(begin.elapsed_time(end) for begin, end in pairs)
+
+
+def _median_on_cpu(run, budget=1.0):
+    run()
+    times = []
+    stop = time.perf_counter() + budget
+    while len(times) < 5 or (time.perf_counter() < stop and len(times) < 200):
+        begin = time.perf_counter()
+        run()
+        times.append(1e3 * (time.perf_counter() - begin))
+    return statistics.median(times)
+
+
+def copy_gbps(device, *, size=2**30):
+    """[GB/s] that a copy of `size` bytes moves, read + write."""
+    source = torch.empty(size if device.type == "cuda" else size // 8, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    return 2e-6 * source.numel() / median_ms(lambda: target.copy_(source), device)
+
+
+def measure(case, device, gbps):
+    """A Row. Every peer that can take the case is timed; the fastest stands in peer, peer_ms."""
+    ours = median_ms(case.ours, device)
+    peers = {}
+    for name, run in case.peers.items():
+        if run is None:
+            continue
+        try:
+            peers[name] = median_ms(run, device)
+        except Exception as error:  # a peer's fault is a result
+            peers[name] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:200]
+    timed = {name: ms for name, ms in peers.items() if isinstance(ms, float)}
+    best = min(timed, key=timed.get) if timed else None
+    half = torch.empty(max(case.moved // 2, 1), dtype=torch.uint8, device=device)
+    other = torch.empty_like(half)
+    same_copy = median_ms(lambda: other.copy_(half), device)
+    floor = 1e-6 * case.moved / gbps
+    return Row(
+        case.op, case.direction, list(case.shape), case.dtype, case.layout, ours, best, timed.get(best), floor / ours, floor,
+        "bytes over the speed of a large copy", same_copy, peers, case.note,
+    )  # fmt: skip
+
+
+def versions():
+    """Installed versions of what matters here."""
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    if torch.version.cuda:
+        found["cuda"] = torch.version.cuda
+    return found
+
+
+def report(rows, gbps):
+    """The rows as a table: times, the ratio to the best peer (above 1: we are faster), the share of copy bandwidth."""
+    lines = [f"large copy: {gbps:,.0f} GB/s (read + write)", ""]
+    head = ("op", "shape", "dtype", "layout", "ours ms", "peer ms", "peer", "ratio", "% copy", "same-size copy ms", "note")
+    table = [head]
+    for row in rows:
+        peer = "" if row.peer_ms is None else f"{row.peer_ms:.4f}"
+        ratio = "" if row.peer_ms is None else f"{row.peer_ms / row.ours_ms:.2f}"
+        table.append((
+            f"{row.op} {row.direction}", "x".join(map(str, row.shape)), row.dtype, row.layout, f"{row.ours_ms:.4f}", peer,
+            row.peer or "", ratio, f"{100 * row.copy_fraction:.1f}", f"{row.same_copy_ms:.4f}", row.note,
+        ))  # fmt: skip
+    widths = [max(len(line[column]) for line in table) for column in range(len(head))]
+    lines += ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table]
+    return "\n".join(lines)
+
+
+def run(op, device, *, only=None, show=print):
+    """Measure an op's cases: the dict that is written as JSON. only: cases whose description contains these words."""
+    module = importlib.import_module(OPS[op])
+    gbps = copy_gbps(device)
+    rows = []
+    for case in module.cases(device):
+        name = f"{case.op} {case.direction} {'x'.join(map(str, case.shape))} {case.dtype} {case.layout}"
+        if only and not all(word in name for word in only):
+            continue
+        row = measure(case, device, gbps)
+        rows.append(row)
+        show(f"{name}: {row.ours_ms:.4f} ms, {100 * row.copy_fraction:.1f} % of copy")
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
+    return {
+        "device": name,
+        "date": datetime.date.today().isoformat(),
+        "command": shlex.join(["python", "-m", "ssmlab.bench", *sys.argv[1:]]),
+        "versions": versions(),
+        "copy_gbps": gbps,
+        "rows": [dataclasses.asdict(row) for row in rows],
+    }
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(prog="python -m ssmlab.bench", description=__doc__.splitlines()[0])
+    parser.add_argument("ops", nargs="*", metavar="op", help=f"which ops: {', '.join(OPS)} (all)")
+    parser.add_argument("--device", choices=("cuda", "cpu"), help="cuda where torch sees a GPU, else cpu")
+    parser.add_argument("--only", nargs="+", metavar="word", help="only cases whose description has all these words")
+    parser.add_argument("--threads", type=int, default=2, help="of the CPU, for ours and for torch (2)")
+    parser.add_argument("--output", type=Path, help="folder for the JSON files; left out: only the table is printed")
+    options = parser.parse_args(arguments)
+    unknown = [op for op in options.ops if op not in OPS]
+    if unknown:
+        parser.error(f"op is {unknown[0]!r}: it must be one of {', '.join(OPS)}")
+    device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if device.type == "cuda":
+        device = torch.device("cuda", torch.cuda.current_device())
+    else:
+        torch.set_num_threads(options.threads)
+    for op in options.ops or OPS:
+        result = run(op, device, only=options.only)
+        print(report([Row(**row) for row in result["rows"]], result["copy_gbps"]))
+        if options.output:
+            options.output.mkdir(parents=True, exist_ok=True)
+            path = options.output / f"{op}_{device.type}.json"
+            path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+            print(f"written: {path}")
+
+
+if __name__ == "__main__":
+    main()

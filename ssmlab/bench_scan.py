@@ -1,0 +1,148 @@
+"""What ssmlab.bench measures of the scan: the issue's shapes, and the peers that are installed.
+
+Peers on a GPU: accelerated-scan (its Triton kernel), fpscan, torch's compiled associative_scan. On a CPU the forms that
+people write in plain torch: a loop over the steps, and the Blelloch tree of mambapy's pscan idea as doubling over halves.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from .bench import Case
+from .scan import explain, scan
+
+_GPU = [  # batch, channels, length
+    (8, 1536, 512), (8, 1536, 2048), (8, 1536, 8192), (8, 1536, 32768), (8, 1536, 65536), (1, 1536, 2048), (1, 1536, 65536),
+    (1, 64, 65536), (1, 1, 2**20), (1, 1, 2**24), (1, 1, 2**28),
+]  # fmt: skip
+_GPU_BACKWARD = [(8, 1536, 2048), (8, 1536, 8192), (8, 1536, 32768), (1, 64, 65536)]
+_CPU = [(4, 256, 4096)]
+_NAMES = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
+
+
+def problem(batch, channels, length, dtype, layout, device):
+    """a, b (batch, length, channels); "rows": time contiguous, "columns": channels contiguous."""
+    shape = (batch, channels, length) if layout == "rows" else (batch, length, channels)
+    generator = torch.Generator(device=device).manual_seed(0)
+    a = (torch.rand(shape, device=device, generator=generator) * 0.5 + 0.5).to(dtype)
+    b = torch.randn(shape, device=device, generator=generator).to(dtype)
+    return (a.transpose(1, 2), b.transpose(1, 2)) if layout == "rows" else (a, b)
+
+
+def cases(device):
+    """Cases, made one after another so that only one lies in memory."""
+    if device.type == "cpu":
+        for batch, channels, length in _CPU:
+            yield from _cpu_case(batch, channels, length, device)
+        return
+    for dtype in _NAMES:
+        for size in _GPU:
+            for layout in ("rows",) if size[1] == 1 else ("rows", "columns"):
+                yield _forward(*size, dtype, layout, device)
+        for size in _GPU_BACKWARD:
+            for layout in ("rows", "columns"):
+                yield _backward(*size, dtype, layout, device)
+
+
+def _forward(batch, channels, length, dtype, layout, device):
+    a, b = problem(batch, channels, length, dtype, layout, device)
+    peers = {"torch.compile associative_scan": _compiled(a, b)} if _compiles(batch, channels, length) else {}
+    if layout == "rows":
+        peers.update(_rows_peers(a.transpose(1, 2), b.transpose(1, 2)))
+    moved = 3 * a.numel() * a.element_size()
+    with torch.no_grad():
+        how = explain(a, b).split(":")[0]
+    return Case("scan", "forward", (batch, length, channels), _NAMES[dtype], layout, moved, lambda: scan(a, b), peers, how)
+
+
+def _backward(batch, channels, length, dtype, layout, device):
+    a, b = problem(batch, channels, length, dtype, layout, device)
+    h, dh = scan(a, b), torch.randn_like(b)
+    moved = 5 * a.numel() * a.element_size()
+
+    def ours():
+        torch.ops.ssmlab.scan_backward(a, h, None, None, None, dh, None, batch, False, "auto")
+
+    return Case("scan", "backward", (batch, length, channels), _NAMES[dtype], layout, moved, ours)
+
+
+def _rows_peers(a, b):
+    """Peers for contiguous (batch, channels, length)."""
+    found = {}
+    try:
+        from accelerated_scan.scalar import scan as accelerated
+
+        found["accelerated-scan"] = lambda: accelerated(a, b)
+    except ImportError:
+        pass
+    try:
+        import fpscan
+
+        out = torch.empty_like(b)
+        found["fpscan"] = lambda: fpscan.scan_forward(a, b, out=out)
+    except ImportError:
+        pass
+    return found
+
+
+def _compiles(batch, channels, length):
+    return batch * channels > 1 and length <= 8192  # beyond, the compiler takes minutes
+
+
+def _compiled(a, b):
+    """torch's associative_scan through torch.compile, as its documentation shows it; None where torch has none."""
+    try:
+        from torch._higher_order_ops.associative_scan import associative_scan
+    except ImportError:
+        return None
+
+    def then(first, second):
+        return first[0] * second[0], second[0] * first[1] + second[1]
+
+    @torch.compile
+    def run(a, b):
+        return associative_scan(then, (a, b), dim=1)[1]
+
+    return lambda: run(a, b)
+
+
+def _cpu_case(batch, channels, length, device):
+    for layout in ("columns", "rows"):
+        a, b = problem(batch, channels, length, torch.float32, layout, device)
+        moved = 3 * a.numel() * a.element_size()
+        peers = {"torch, a loop over steps": lambda: loop(a, b), "torch, doubling in place": lambda: doubling(a, b)}
+        for run in peers.values():
+            assert torch.allclose(run(), scan(a, b), rtol=1e-3, atol=1e-3)
+        shape = (batch, length, channels)
+        yield Case("scan", "forward", shape, "float32", layout, moved, lambda: scan(a, b), peers, "thread")
+
+
+def loop(a, b):
+    """The recurrence as a Python loop over tensors."""
+    h, state = torch.empty_like(b), torch.zeros_like(b[:, 0])
+    for t in range(b.shape[1]):
+        state = torch.addcmul(b[:, t], a[:, t], state)
+        h[:, t] = state
+    return h
+
+
+def doubling(a, b):
+    """Blelloch's tree over strided views, in place on copies: up, then down (Blelloch 1990). Length a power of two."""
+    length = b.shape[1]
+    levels = int(math.log2(length))
+    if 2**levels != length:
+        raise ValueError(f"length is {length}: it must be a power of two")
+    a, b = a.clone(), b.clone()
+    for level in range(levels):
+        step = 2 << level
+        right, left = slice(step - 1, None, step), slice(step // 2 - 1, None, step)
+        b[:, right].addcmul_(a[:, right], b[:, left])
+        a[:, right].mul_(a[:, left])
+    for level in reversed(range(levels - 1)):
+        step = 2 << level
+        right, left = slice(step + step // 2 - 1, None, step), slice(step - 1, length - 1, step)
+        b[:, right].addcmul_(a[:, right], b[:, left])
+        a[:, right].mul_(a[:, left])
+    return b

@@ -1,0 +1,108 @@
+"""The ledger's integers against what torch keeps, what the compiler lays out, and the sources' own figures."""
+
+import re
+
+import nvrtc
+import pytest
+import torch
+from selective_problem import leaves, problem
+
+from ssmlab import kernels, ledger, selective_kernels
+from ssmlab.selective import selective_scan
+
+
+@pytest.mark.parametrize("save", ledger.SAVE)
+@pytest.mark.parametrize("length, chunk", [(70, 32), (64, 64), (1, 32), (0, 32)])
+def test_saved_bytes_are_what_torch_keeps(save, length, chunk):
+    values = leaves(problem(length=length, channels=4, dtype=torch.float32))
+    y = selective_scan(**values, delta_softplus=True, save=save, chunk=chunk)
+    kept = y.grad_fn.saved_tensors[-1]
+    want = ledger.saved_states(2, length, 4, 16, save=save, chunk=chunk)
+    assert kept.nbytes == want
+
+
+def test_without_gradients_nothing_is_kept():
+    values = problem(length=40, dtype=torch.float32)
+    _, _, borders = torch.ops.ssmlab.selective_scan_forward(*values.values(), None, None, 2, True, 0, "nothing")
+    assert borders.nbytes == 0
+
+
+def test_the_sources_figures_of_saved_states():
+    shape = (16, 2048, 1536, 16)
+    assert ledger.saved_states(*shape, chunk=256) == 12_582_912                       # A17: 12.6 MB of one array
+    assert ledger.saved_states(*shape, save="all") == 3_221_225_472                   # A18: 3.2 GB a layer
+    assert 24 * ledger.saved_states(*shape, chunk=256) == 301_989_888                 # 302 MB in 24 layers
+    assert 24 * ledger.saved_states(*shape, chunk=256, save="boundaries-bf16") == 150_994_944
+    assert ledger.saved_states(*shape, save="all") == 256 * ledger.saved_states(*shape, chunk=256)
+
+
+def test_fusion_saves_more_of_the_traffic_the_more_states_there_are():
+    shares = []
+    for states in (1, 2, 4, 8, 16, 32, 64):
+        apart = sum(ledger.unfused(8, 1024, 512, states).values())
+        fused = ledger.selective_scan(8, 1024, 512, states, itemsize=4).bytes
+        shares.append(1 - fused / apart)
+    assert shares == sorted(shares)
+    assert 0.7 <= shares[0] and shares[4] >= 0.94                                     # A11 says 60 to 80 %
+
+
+def test_floors_name_what_binds_on_an_h200():
+    cost = ledger.selective_scan(16, 2048, 1536, 16, itemsize=2)
+    assert cost.exponentials == 16 * 2048 * 1536 * 18
+    found = ledger.floors(cost, bandwidth=4.284e12, exponentials=132 * 16 * 1.98e9)
+    assert max(found, key=found.get) == "exponentials"
+    assert 0.09e-3 <= found["bytes"] <= 0.1e-3 and 0.23e-3 <= found["exponentials"] <= 0.25e-3
+
+
+def test_two_passes_read_and_exponentiate_twice():
+    once = ledger.selective_scan(1, 65536, 1536, 16)
+    twice = ledger.selective_scan(1, 65536, 1536, 16, segments=16)
+    assert twice.exponentials - once.exponentials == 65536 * 1536 * 17
+    assert twice.saved == once.saved
+
+
+def compile_line(name):
+    line = re.search(r"^// compile: *(.+)$", kernels.path(name).read_text(encoding="utf-8"), re.MULTILINE).group(1)
+    return line.split(), dict(re.findall(r"-D(\w+)=(\d+)", line))
+
+
+@pytest.mark.parametrize("name", ["selective_forward", "selective_totals"])
+def test_static_shared_memory_is_what_the_compiler_lays_out(name):
+    options, value = compile_line(f"{name}.cu")
+    text = nvrtc.ptx(kernels.source(f"{name}.cu"), f"{name}.cu", options)
+    arrays = {size.group(1): int(size.group(2)) for size in re.finditer(r"\.shared .*?(\w+)\[(\d+)\];", text)}
+    lanes, own, many, threads, tile, vector = (
+        int(value[key]) for key in ("LANES", "OWN", "MANY", "THREADS", "TILE", "VECTOR")
+    )
+    count = ledger.forward_shared if name == "selective_forward" else ledger.totals_shared
+    want = count(tile=tile, channels=threads // lanes * many, width=lanes * own, abreast=vector)
+    marks = 2 * tile * 4                                    # a kernel without packing does not use its marks
+    assert sum(arrays.values()) in (want, want - marks)
+
+
+@pytest.mark.parametrize("states", [1, 4, 16, 33, 64, 128, 256, 257, 512])
+@pytest.mark.parametrize("real_bytes", [4, 8])
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_every_number_of_states_fits_into_shared_memory(states, real_bytes, device):
+    device = torch.device(device)
+    variant = selective_kernels.backward_variant(states, device, real_bytes)
+    chunk = selective_kernels.backward_chunk(variant, real_bytes)
+    assert variant.width >= states
+    assert selective_kernels.backward_shared(variant, chunk, 0, 4, real_bytes, False) <= 227 * 1024
+    for busy in (True, False):
+        forward = selective_kernels.forward_variant(states, device, real_bytes, busy)
+        channels = forward.side_by_side
+        static = ledger.forward_shared(
+            tile=forward.tile, channels=channels, width=forward.width, abreast=4, real=real_bytes, pitch=channels + 4
+        )
+        assert forward.width >= states and static <= 48 * 1024
+
+
+def test_a_token_moves_little_but_its_states():
+    cost = ledger.state_update(4096, 4096, 16)
+    assert cost.bytes - 2 * 4096 * 4096 * 16 * 4 < 0.07 * cost.bytes
+
+
+def test_an_unknown_way_to_save_is_refused():
+    with pytest.raises(ValueError, match="save is 'half'"):
+        ledger.saved_states(1, 1, 1, 1, save="half")
