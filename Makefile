@@ -4,7 +4,7 @@ BIN := .venv/bin
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lab notebooks lint clean
+.PHONY: help run test lab notebooks gpu bench lint clean
 
 help:            ## print these lines
 	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | awk -F':[^#]*## *' '{printf "  make %-10s %s\n", $$1, $$NF}'
@@ -20,6 +20,12 @@ lab: $(BIN)/ready            ## open JupyterLab in notebooks/
 
 notebooks: $(BIN)/ready            ## rebuild the committed .ipynb from notebooks/source (NB="01 04" for some)
 	@$(BIN)/python -m ssmlab.lab.build $(NB)
+
+gpu: $(BIN)/ready            ## on a GPU machine: GPU tests, notebooks, NVIDIA's tools beside ours, speed; logs in build/gpu
+	@PYTHON=$(BIN)/python bash tests/gpu/run_all.sh build/gpu
+
+bench: $(BIN)/ready            ## time ours, the installed peers and a large copy; write notebooks/results (OPS="scan" for some)
+	@$(BIN)/python -m ssmlab.bench $(OPS) --output notebooks/results
 
 lint: $(BIN)/ready            ## check style
 	@$(BIN)/ruff check ssmlab tests notebooks

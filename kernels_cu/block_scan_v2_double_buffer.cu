@@ -2,11 +2,11 @@
 //
 // What       h[t] = a[t] * h[t-1] + b[t], h[-1] = 0, for each row of `length` steps.
 // Since v1   two buffers take turns: nobody overwrites what a slow neighbour still reads, so B1 is gone.
-// Used in    notebook 04.   Oracle: ssmlab.reference.scan.   Source: Hillis & Steele 1986; Blelloch 1990, section 1.4.
+// Used in    notebook 04.  Oracle: ssmlab.reference.scan.  Source: Hillis & Steele 1986; Blelloch 1990, 1.4.
 //
 // Mapping    grid = rows, block = TILE threads; block r owns row r, thread t owns step t.
 // Layout     a, b, h: (rows, length) float32, step contiguous: neighbour threads, neighbour words.
-// Limits     TILE a power of two in [32, 1024]; 0 <= length <= TILE; threads past the end hold the identity (1, 0).
+// Limits     TILE a power of two in [32, 1024]; 0 <= length <= TILE; threads past the end hold (1, 0).
 // Shared     2 buffers * 8 * TILE B, static (TILE=256: 4096 B).
 // Global     reads 8 B, writes 4 B a step; each byte moves once.
 // Work       TILE * log2(TILE) - (TILE - 1) combines (TILE=256: 1793), depth log2(TILE).
@@ -25,11 +25,11 @@ void block_scan_v2(const float* __restrict__ a, const float* __restrict__ b, flo
 
     float2 mine = t < length ? make_float2(a[at], b[at]) : identity();
 
-    int now = 0;                                            // which buffer has its turn, private to the thread
+    int now = 0;                                            // whose turn it is, private to the thread
     for (int reach = 1; reach < TILE; reach *= 2) {         // mine covers the `reach` steps that end at t
         span[now][t] = mine;
-        __syncthreads();                                    // B0: span[now] is written before anyone looks left in it,
-                                                            //     and nobody looks into span[1 - now] any more
+        __syncthreads();                                    // B0: span[now] is written before anyone looks,
+                                                            //     and nobody looks into the other any more
         if (t >= reach) {
             mine = then(span[now][t - reach], mine);
         }

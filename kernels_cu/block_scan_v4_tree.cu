@@ -1,13 +1,13 @@
 // block_scan_v4 -- inclusive affine scan inside one block: a work-efficient tree, up and down again.
 //
 // What       h[t] = a[t] * h[t-1] + b[t], h[-1] = 0, for each row of `length` steps.
-// Since v3   no span is combined twice: totals climb a tree, what came before walks down it again. The work grows
-//            like TILE, not like TILE * log2(TILE); but the strides of the tree fall on few shared banks.
-// Used in    notebook 04.   Oracle: ssmlab.reference.scan.   Source: Blelloch 1990, section 1.2.
+// Since v3   no span is combined twice: totals climb a tree, what came before walks down it again. The work
+//            grows like TILE, not like TILE * log2(TILE); but the strides of the tree fall on few banks.
+// Used in    notebook 04.  Oracle: ssmlab.reference.scan.  Source: Blelloch 1990, 1.2.
 //
-// Mapping    grid = rows, block = TILE / 2 threads; block r owns row r, thread t owns steps t and t + TILE / 2.
+// Mapping    grid = rows, block = TILE / 2 threads; block r owns row r, thread t steps t and t + TILE / 2.
 // Layout     a, b, h: (rows, length) float32, step contiguous: neighbour threads, neighbour words.
-// Limits     TILE a power of two in [32, 1024]; 0 <= length <= TILE; steps past the end hold the identity (1, 0).
+// Limits     TILE a power of two in [32, 1024]; 0 <= length <= TILE; steps past the end hold (1, 0).
 // Shared     2 arrays * 4 * TILE B, static (TILE=256: 2048 B).
 // Global     reads 8 B, writes 4 B a step; each byte moves once.
 // Work       2 * (TILE - 1) combines (TILE=256: 510) and one multiply-add a step, depth 2 * log2(TILE) + 1.
@@ -34,7 +34,7 @@ void block_scan_v4(const float* __restrict__ a, const float* __restrict__ b, flo
     }
 
     for (int reach = 1; reach < TILE; reach *= 2) {         // up: the right child becomes left, then right
-        __syncthreads();                                    // B0: both children are written before they are combined
+        __syncthreads();                                    // B0: both children are written, then combined
         const int right = 2 * reach * (t + 1) - 1;
         const int left = right - reach;
         if (right < TILE) {
@@ -45,25 +45,25 @@ void block_scan_v4(const float* __restrict__ a, const float* __restrict__ b, flo
         }
     }
 
-    if (t == 0) {                                           // thread 0 combined the root, and clears it: no barrier
+    if (t == 0) {                                           // thread 0 made the root, clears it: no barrier
         decay[TILE - 1] = identity().x;                     // nothing comes before the whole row
         state[TILE - 1] = identity().y;
     }
 
     for (int reach = TILE / 2; reach > 0; reach /= 2) {     // down: every node now holds what came before it
-        __syncthreads();                                    // B1: the parent is written before its children are
+        __syncthreads();                                    // B1: the parent is written before its children
         const int right = 2 * reach * (t + 1) - 1;
         const int left = right - reach;
         if (right < TILE) {
             const float2 before = make_float2(decay[right], state[right]);
             const float2 after = then(before, make_float2(decay[left], state[left]));
-            decay[left] = before.x;                         // before the left child: what came before the parent
+            decay[left] = before.x;                         // before the left: what came before the parent
             state[left] = before.y;
-            decay[right] = after.x;                         // before the right child: that, then the left child
+            decay[right] = after.x;                         // before the right: that, then the left child
             state[right] = after.y;
         }
     }
-    __syncthreads();                                        // B2: every leaf is written before its owner reads it
+    __syncthreads();                                        // B2: all leaves are written before one is read
 
     for (int k = 0; k < 2; ++k) {
         const int step = t + k * (TILE / 2);

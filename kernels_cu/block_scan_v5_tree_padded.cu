@@ -2,11 +2,11 @@
 //
 // What       h[t] = a[t] * h[t-1] + b[t], h[-1] = 0, for each row of `length` steps.
 // Since v4   one empty word after every 32: strides of a power of two no longer fall on the same bank.
-// Used in    notebook 04.   Oracle: ssmlab.reference.scan.   Source: Harris, Sengupta, Owens 2007 (GPU Gems 3, 39).
+// Used in    notebook 04.  Oracle: ssmlab.reference.scan.  Source: Harris, Sengupta, Owens 2007 (GPU Gems 3).
 //
-// Mapping    grid = rows, block = TILE / 2 threads; block r owns row r, thread t owns steps t and t + TILE / 2.
+// Mapping    grid = rows, block = TILE / 2 threads; block r owns row r, thread t steps t and t + TILE / 2.
 // Layout     a, b, h: (rows, length) float32, step contiguous: neighbour threads, neighbour words.
-// Limits     TILE a power of two in [32, 1024]; 0 <= length <= TILE; steps past the end hold the identity (1, 0).
+// Limits     TILE a power of two in [32, 1024]; 0 <= length <= TILE; steps past the end hold (1, 0).
 // Shared     2 arrays * 4 * (TILE + TILE / 32) B, static (TILE=256: 2112 B).
 // Global     reads 8 B, writes 4 B a step; each byte moves once.
 // Work       2 * (TILE - 1) combines (TILE=256: 510) and one multiply-add a step, depth 2 * log2(TILE) + 1.
@@ -19,13 +19,13 @@ static_assert(TILE >= 32 && TILE <= 1024 && (TILE & (TILE - 1)) == 0, "TILE: a p
 
 constexpr int SLOTS = TILE + TILE / 32;
 
-__device__ __forceinline__ int slot(int node) {             // where a node lives: 32 words, then one empty word
+__device__ __forceinline__ int slot(int node) {             // where a node lives: one empty word after 32
     return node + node / 32;
 }
 
 extern "C" __global__ __launch_bounds__(TILE / 2)
 void block_scan_v5(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ h, int length) {
-    __shared__ float decay[SLOTS];                          // decay[slot(i)], state[slot(i)]: the pair of tree node i,
+    __shared__ float decay[SLOTS];                          // at slot(i) of both: the pair of tree node i,
     __shared__ float state[SLOTS];                          // the node whose steps end at step i
     const int t = threadIdx.x;                              // 0 <= t < TILE / 2
     const long long row = blockIdx.x * (long long)length;
@@ -39,7 +39,7 @@ void block_scan_v5(const float* __restrict__ a, const float* __restrict__ b, flo
     }
 
     for (int reach = 1; reach < TILE; reach *= 2) {         // up: the right child becomes left, then right
-        __syncthreads();                                    // B0: both children are written before they are combined
+        __syncthreads();                                    // B0: both children are written, then combined
         const int right = 2 * reach * (t + 1) - 1;
         const int left = right - reach;
         if (right < TILE) {
@@ -50,25 +50,25 @@ void block_scan_v5(const float* __restrict__ a, const float* __restrict__ b, flo
         }
     }
 
-    if (t == 0) {                                           // thread 0 combined the root, and clears it: no barrier
+    if (t == 0) {                                           // thread 0 made the root, clears it: no barrier
         decay[slot(TILE - 1)] = identity().x;               // nothing comes before the whole row
         state[slot(TILE - 1)] = identity().y;
     }
 
     for (int reach = TILE / 2; reach > 0; reach /= 2) {     // down: every node now holds what came before it
-        __syncthreads();                                    // B1: the parent is written before its children are
+        __syncthreads();                                    // B1: the parent is written before its children
         const int right = 2 * reach * (t + 1) - 1;
         const int left = right - reach;
         if (right < TILE) {
             const float2 before = make_float2(decay[slot(right)], state[slot(right)]);
             const float2 after = then(before, make_float2(decay[slot(left)], state[slot(left)]));
-            decay[slot(left)] = before.x;                   // before the left child: what came before the parent
+            decay[slot(left)] = before.x;                   // before the left: what came before the parent
             state[slot(left)] = before.y;
-            decay[slot(right)] = after.x;                   // before the right child: that, then the left child
+            decay[slot(right)] = after.x;                   // before the right: that, then the left child
             state[slot(right)] = after.y;
         }
     }
-    __syncthreads();                                        // B2: every leaf is written before its owner reads it
+    __syncthreads();                                        // B2: all leaves are written before one is read
 
     for (int k = 0; k < 2; ++k) {
         const int step = t + k * (TILE / 2);

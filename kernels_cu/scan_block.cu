@@ -10,6 +10,10 @@
 // Shared     two TileShared: the totals of tile k + 1 must not overwrite those of tile k, which slow threads still read.
 // Barriers   B0: one a tile (none if a block is one warp), and one in Tile::settle across channels.
 // Rounding   order of combines fixed by the options alone: bitwise the same from run to run, and for a row alone or in a batch.
+// compile: -DELEMENT_FLOAT -DWIDE=1 -DCOLUMNS=0 -DTHREADS=128 -DVECTORS=2 -DROWS=1 -DPREFETCH=1
+// compile: -DELEMENT_FLOAT -DWIDE=1 -DCOLUMNS=1 -DLANES=8 -DSTRIPS=16 -DSTEPS=2 -DPREFETCH=1 -DBACKWARD=1
+// compile: -DELEMENT_BFLOAT16 -DWIDE=1 -DCOLUMNS=0 -DTHREADS=128 -DVECTORS=2 -DROWS=1 -DPREFETCH=1 -DBACKWARD=1 -DPACKED=1
+// compile: -DELEMENT_HALF -DWIDE=0 -DCOLUMNS=1 -DLANES=32 -DSTRIPS=8 -DSTEPS=2 -DPREFETCH=0 -DREVERSE=1
 #include "scan_tile.cuh"
 
 extern "C" __global__ __launch_bounds__(BLOCK, MIN_BLOCKS)

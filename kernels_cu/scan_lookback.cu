@@ -20,6 +20,8 @@
 // Barriers   B0 ticket; B1 one a tile and walk: totals of the warps; B2 state before the piece. Look-back itself is inside
 //            single warps.
 // Needs      PARTS; DEPTH: how many pieces one lane looks at; and the tile's options.
+// compile: -DELEMENT_FLOAT -DWIDE=1 -DCOLUMNS=0 -DTHREADS=128 -DVECTORS=2 -DROWS=1 -DDEPTH=2 -DPARTS=1
+// compile: -DELEMENT_DOUBLE -DWIDE=1 -DCOLUMNS=1 -DLANES=8 -DSTRIPS=16 -DSTEPS=2 -DDEPTH=1 -DPARTS=4 -DPACKED=1 -DBACKWARD=1
 #include "scan_tile.cuh"
 
 typedef unsigned long long word;
@@ -91,6 +93,12 @@ __device__ __forceinline__ real look_back(const Board& board, long long tile, lo
     const int lane = threadIdx.x % 32;
     const int column = lane % ROWS_EACH;
     const int helper = lane / ROWS_EACH;
+    unsigned mine = 0;                          // the lanes that share my row
+#pragma unroll
+    for (int h = 0; h < HELPERS; ++h) {
+        mine |= 1u << (h * ROWS_EACH);
+    }
+    mine <<= column;
     int nearest_state, nearest_gap;             // distances
     do {
         word first[DEPTH][PIECES], second[DEPTH][PIECES];               // total.a; total.b or state
@@ -112,15 +120,10 @@ __device__ __forceinline__ real look_back(const Board& board, long long tile, lo
             total.cut = flag == CUT_TOTAL;
 #endif
             window.total[column][distance] = total;                     // .b is the state, if that is what came
-            nearest_state = flag == STATE ? distance : nearest_state;
-            nearest_gap = flag == STATE || (flag && flag_of(first[m])) ? nearest_gap : distance;
-        }
-#pragma unroll
-        for (int reach = ROWS_EACH; reach < 32; reach *= 2) {
-            const int other_state = __shfl_xor_sync(ALL_LANES, nearest_state, reach);
-            const int other_gap = __shfl_xor_sync(ALL_LANES, nearest_gap, reach);
-            nearest_state = other_state < nearest_state ? other_state : nearest_state;
-            nearest_gap = other_gap < nearest_gap ? other_gap : nearest_gap;
+            const unsigned states = __ballot_sync(ALL_LANES, flag == STATE) & mine;
+            const unsigned gaps = __ballot_sync(ALL_LANES, flag != STATE && !(flag && flag_of(first[m]))) & mine;
+            nearest_state = states ? m * HELPERS + (__ffs(states) - 1) / ROWS_EACH : nearest_state;
+            nearest_gap = gaps ? m * HELPERS + (__ffs(gaps) - 1) / ROWS_EACH : nearest_gap;
         }
     } while (__any_sync(ALL_LANES, nearest_state >= nearest_gap));
     __syncwarp();                               // the window is written

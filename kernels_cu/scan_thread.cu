@@ -9,6 +9,8 @@
 // Barriers   none.
 // Rounding   that of the loop itself: one multiply-add a step.
 // Needs      CHANNELS, STEPS, THREADS, ALIGNED (1: groups of VEC channels start at multiples of 16 bytes).
+// compile: -DELEMENT_FLOAT -DWIDE=1 -DALIGNED=1 -DCHANNELS=4 -DSTEPS=4 -DTHREADS=64
+// compile: -DELEMENT_HALF -DWIDE=0 -DALIGNED=0 -DCHANNELS=1 -DSTEPS=8 -DTHREADS=64 -DBACKWARD=1 -DPACKED=1
 #include "scan_step.cuh"
 
 struct Group {                                  // one step of a thread's channels

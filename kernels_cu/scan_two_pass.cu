@@ -11,6 +11,8 @@
 // Global     a and b are read twice: 20 bytes a step where 12 would do, unless they still lie in the L2 cache.
 // Barriers   B0: one a tile in scan_totals (none if a block is one warp); none in the others.
 // Rounding   fixed order of combines.
+// compile: -DELEMENT_FLOAT -DWIDE=1 -DCOLUMNS=0 -DTHREADS=128 -DVECTORS=2 -DROWS=1
+// compile: -DELEMENT_DOUBLE -DWIDE=0 -DCOLUMNS=1 -DLANES=8 -DSTRIPS=16 -DSTEPS=2 -DPACKED=1 -DREVERSE=1
 #include "scan_tile.cuh"
 
 extern "C" __global__ __launch_bounds__(BLOCK, MIN_BLOCKS)

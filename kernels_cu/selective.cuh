@@ -1,16 +1,18 @@
-// selective.cuh -- what every selective-scan kernel shares: how channels and states lie on threads, how a tile of steps is
-// staged, the activations, and the sums over states.
+// selective.cuh -- what the selective kernels share: how channels and states lie on threads, how a tile of steps is staged,
+// the activations, and the sums over states.
 //
-// Recurrence h[t] = exp(delta[t] A) h[t-1] + delta[t] B[t] u[t], y[t] = C[t] . h[t], for each channel and each of its states.
+// Recurrence h[t] = exp(delta[t] A) h[t-1] + delta[t] B[t] u[t], y[t] = C[t] . h[t], for each channel and its states.
 // Mapping    LANES neighbouring threads share one channel, each holds OWN of its states in registers: LANES * OWN = WIDTH
 //            places for the states; places behind the last state hold A = B = C = 0, so they stay 0.
 //            Time runs in a loop, so the recurrence costs one multiply-add a state and no scan at all.
 // Staging    per-step values of a channel (delta, delta*u, ...) are made once, by one thread, and read by LANES threads from
 //            shared memory; so do B[t] and C[t], which all channels of a group share.
-// Exponents  a = exp(delta A) = exp2(delta A log2(e)): A is scaled once, so each is one multiply and one MUFU instruction.
-// Needs      LANES (1, 2, 4 ... 32), OWN, MANY (channels of one thread: 1, 2, 4), THREADS, TILE (a multiple of 4), VECTOR (elements in one access of u, delta, z),
-//            TIME_INNER (1: neighbours in memory are neighbouring steps; 0: channels), PACKED (starts and finishes inside a
-//            row, padding), GATED (there is a z), FIXED_B, FIXED_C (one B or C for all steps, (channels, states)), and an element.
+// Exponents  a = exp(delta A) = exp2(delta A log2(e)): A is scaled once, so each is a multiply and one MUFU instruction.
+// Needs      LANES (1, 2, 4 ... 32), OWN, MANY (channels of one thread: 1, 2, 4), THREADS, TILE (a multiple of 4),
+//            VECTOR (elements in one access of u, delta, z), TABLE (of B, C),
+//            TIME_INNER (1: neighbours in memory are neighbouring steps; 0: channels),
+//            PACKED (starts and finishes inside a row, padding), GATED (there is a z),
+//            FIXED_B, FIXED_C (one B or C for all steps, (channels, states)), and an element.
 #pragma once
 #include "selective_element.cuh"
 
@@ -364,7 +366,8 @@ __device__ __forceinline__ Owned read_borders(const void* from, long long at, in
     Owned value;
 #pragma unroll
     for (int s = 0; s < OWN; ++s) {
-        value.at[s] = present && lane * OWN + s < states ? from_border(reinterpret_cast<const border*>(from)[at + s]) : real(0);
+        const bool exists = present && lane * OWN + s < states;
+        value.at[s] = exists ? from_border(reinterpret_cast<const border*>(from)[at + s]) : real(0);
     }
     return value;
 }

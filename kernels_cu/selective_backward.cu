@@ -256,8 +256,11 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
             }
             real h[MANY][OWN];
             auto channel_of_mine = [&](int j) { return base + mine * MANY + j; };
+            auto place_in = [&](long long row, int j) {     // my first state of channel j in an array of states
+                return (row * channels + channel_of_mine(j)) * states + lane * OWN;
+            };
             auto saved = [&](long long row, int j) {        // states before or behind a step, as the forward kept them
-                return read_borders(borders, (row * channels + channel_of_mine(j)) * states + lane * OWN, lane, states, present[j]);
+                return read_borders(borders, place_in(row, j), lane, states, present[j]);
             };
 #pragma unroll
             for (int j = 0; j < MANY && !EVERY; ++j) {
@@ -319,10 +322,11 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
                         if (t >= 0 && t < length) {
                             value = saved(b * (long long)length + t, j);
                         } else if (t < 0 && initial && !PACKED) {
-                            value = read_states(initial, (b * channels + channel_of_mine(j)) * states + lane * OWN, lane, states, present[j]);
+                            value = read_states(initial, place_in(b, j), lane, states, present[j]);
                         }
                     } else if (tile > 0) {
-                        value = *reinterpret_cast<const Owned*>(inner + (((tile - 1) * MANY + j) * THREADS + threadIdx.x) * OWN);
+                        const int slot = ((tile - 1) * MANY + j) * THREADS + (int)threadIdx.x;
+                        value = *reinterpret_cast<const Owned*>(inner + slot * OWN);
                     } else {
                         value = saved(b * chunks + first / CHUNK, j);
                     }
@@ -358,7 +362,7 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
                         }
                     }
 #pragma unroll
-                    for (int j = 0; j < MANY; ++j) {
+                    for (int j = 0; j < MANY && GATED; ++j) {       // only dz asks for y
                         sum_lanes(y_sums[j], lane);
 #pragma unroll
                         for (int i = 0; i < SUMS_LEFT; ++i) {
@@ -404,7 +408,7 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
                                 const real through = g[j][s] * left;
                                 q += through * rate[j][s];
                                 dA[j][s] += through * pair.at[j].x;
-                                if (PACKED && starts[t] >= FROM_ZERO) {     // what arrives at a start stays with that sequence
+                                if (PACKED && starts[t] >= FROM_ZERO) {     // what arrives at a start stays there
                                     if (d_initial && starts[t] >= 0 && present[j] && n < states) {
                                         d_initial[((long long)starts[t] * channels + channel) * states + n] = g[j][s];
                                     }
@@ -434,7 +438,9 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
                             const int t = tile * TILE + quad * FOUR + summed_step(lane, i);
                             if (lane < FOUR) {
                                 drive[t * PITCH + mine * MANY + j] = Two{w_sums[j][i], q_sums[j][i]};
-                                slope[t * PITCH + mine * MANY + j] = y_left[quad][j][i];
+                                if (GATED) {
+                                    slope[t * PITCH + mine * MANY + j] = y_left[quad][j][i];
+                                }
                             }
                         }
                     }
@@ -527,7 +533,8 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
                     }
                     put_values(drive, PITCH, spot, sums_of);
                     store_pack<WHOLE>(du + (du_first + du_at.inside(spot)), spot, steps, here.count, du_out);
-                    store_pack<WHOLE>(ddelta + (ddelta_first + ddelta_at.inside(spot)), spot, steps, here.count, ddelta_out);
+                    element* const ddelta_to = ddelta + (ddelta_first + ddelta_at.inside(spot));
+                    store_pack<WHOLE>(ddelta_to, spot, steps, here.count, ddelta_out);
                 }
             };
             if (all_here) {

@@ -7,7 +7,7 @@
 // Used in    ssmlab.selective_scan; notebook 06.   Oracle: ssmlab.reference.selective_scan.   Mapping: selective.cuh.
 //
 // Shared     TILE * CHANNELS * 3 reals (delta, delta*u, y) and TILE * WIDTH * 2 (B, C), static.
-// Global     u, delta, z, B, C once in, y once out; states at chunk borders. The next tile is on its way while one is computed.
+// Global     u, delta, z, B, C once in, y once out; states at chunk borders. The next tile is on its way meanwhile.
 // Work       a state and step: 1 exponential, 2 multiplies, 2 multiply-adds; a channel and step: 2 exponentials, 2 roots.
 // Barriers   B0, B1 a tile.
 // Rounding   the recurrence in the loop's order; y sums the states in a fixed order.
@@ -79,7 +79,9 @@ void selective_forward(const element* __restrict__ u, const element* __restrict_
 
     // A place for a state: channel j of the thread's, state s of its own. Behind the last state or channel nothing is real.
     auto exists = [&](int j, int s) { return mine + j < place.count && lane * OWN + s < states; };
-    auto state_at = [&](long long row, int j, int s) { return (row * channels + place.first + mine + j) * states + lane * OWN + s; };
+    auto state_at = [&](long long row, int j, int s) {
+        return (row * channels + place.first + mine + j) * states + lane * OWN + s;
+    };
     real rate[MANY][OWN], h[MANY][OWN], b_own[MANY][OWN], c_own[MANY][OWN];     // A log2(e), state, and a fixed B and C
 #pragma unroll
     for (int j = 0; j < MANY; ++j) {
@@ -237,10 +239,12 @@ void selective_forward(const element* __restrict__ u, const element* __restrict_
                     real sum = 0;
 #pragma unroll
                     for (int s = 0; s < OWN; ++s) {
-                        if (PACKED && starts[t] >= FROM_ZERO) {     // a new sequence: the old state is dropped, not multiplied by 0
-                            h[j][s] = initial && starts[t] >= 0 && exists(j, s) ? initial[state_at(starts[t], j, s)] : real(0);
+                        if (PACKED && starts[t] >= FROM_ZERO) {     // a new sequence: the old state is dropped, not times 0
+                            const bool given = initial && starts[t] >= 0 && exists(j, s);
+                            h[j][s] = given ? initial[state_at(starts[t], j, s)] : real(0);
                         }
-                        h[j][s] = exp_2(pair.at[j].x * rate[j][s]) * h[j][s] + pair.at[j].y * (FIXED_B ? b_own[j][s] : b.at[s]);
+                        const real factor = FIXED_B ? b_own[j][s] : b.at[s];
+                        h[j][s] = exp_2(pair.at[j].x * rate[j][s]) * h[j][s] + pair.at[j].y * factor;
                         sum += (FIXED_C ? c_own[j][s] : c.at[s]) * h[j][s];
                         if (PACKED && finishes[t] >= 0 && final && exists(j, s)) {
                             final[state_at(finishes[t], j, s)] = h[j][s];

@@ -61,7 +61,9 @@ void selective_totals(const element* __restrict__ input, const element* __restri
         bias[c] = delta_bias && c < place.count ? delta_bias[place.first + c] : real(0);
     }
     auto exists = [&](int j, int s) { return mine + j < place.count && lane * OWN + s < states; };
-    auto state_at = [&](long long row, int j, int s) { return (row * channels + place.first + mine + j) * states + lane * OWN + s; };
+    auto state_at = [&](long long row, int j, int s) {
+        return (row * channels + place.first + mine + j) * states + lane * OWN + s;
+    };
     real rate[MANY][OWN], h[MANY][OWN], own[MANY][OWN];
     real elapsed[MANY];                                     // sums of delta
 #pragma unroll
@@ -179,7 +181,8 @@ void selective_totals(const element* __restrict__ input, const element* __restri
                         h[j][s] = starting ? real(0) : exp_2(pair.at[j].x * rate[j][s]) * (h[j][s] + pair.at[j].y * factor);
                     } else {
                         if (starting) {
-                            h[j][s] = initial && starts[t] >= 0 && exists(j, s) ? initial[state_at(starts[t], j, s)] : real(0);
+                            const bool given = initial && starts[t] >= 0 && exists(j, s);
+                            h[j][s] = given ? initial[state_at(starts[t], j, s)] : real(0);
                         }
                         h[j][s] = exp_2(pair.at[j].x * rate[j][s]) * h[j][s] + pair.at[j].y * factor;
                     }

@@ -8,8 +8,9 @@
 //            once for them and ROWS states are on their way at the same time.
 // Global     the state in and out, 2 * N * sizeof(state) a row and channel, is nearly all there is.
 // Barriers   none.
-// Needs      LANES, OWN, ROWS, THREADS, an element, and STATE_FLOAT, STATE_DOUBLE, STATE_HALF or STATE_BFLOAT16.
-// compile: -default-device -DELEMENT_BFLOAT16 -DSTATE_FLOAT -DLANES=4 -DOWN=4 -DROWS=4 -DTHREADS=128 -DWIDE=1
+// Needs      LANES, OWN, ROWS, THREADS, WIDE (states in vectors), TABLE_WIDE (B and C too), an element, and STATE_FLOAT,
+//            STATE_DOUBLE, STATE_HALF or STATE_BFLOAT16.
+// compile: -default-device -DELEMENT_BFLOAT16 -DSTATE_FLOAT -DLANES=4 -DOWN=4 -DROWS=4 -DTHREADS=128 -DWIDE=1 -DTABLE_WIDE=1
 #include "selective_element.cuh"
 
 constexpr int MANY = 1, VECTOR = 1, TABLE = 1, TILE = 4;    // what selective.cuh asks for and this kernel has no use for
@@ -41,7 +42,9 @@ __device__ __forceinline__ state_element to_state(real value) { return __float2b
 #endif
 
 // OWN neighbouring states in as wide accesses as they allow (WIDE 1: the launcher has looked at strides and addresses).
-struct alignas(WIDE ? (OWN * sizeof(state_element) % 16 == 0 ? 16 : sizeof(state_element) * OWN) : sizeof(state_element)) StatePack {
+constexpr int OWNED_BYTES = OWN * sizeof(state_element);
+constexpr int ALIGNED = WIDE ? (OWNED_BYTES % 16 == 0 ? 16 : OWNED_BYTES) : (int)sizeof(state_element);
+struct alignas(ALIGNED) StatePack {
     state_element at[OWN];
 };
 
@@ -62,22 +65,39 @@ void selective_update(state_element* __restrict__ state, const element* __restri
     const bool present = channel < channels;
     const int group = present ? channel / (channels / groups) : 0;
 
+    // All loads of all rows first: a thread has ROWS states and the rest of their rows on the way at the same time.
     bool real_row[ROWS];
     StatePack packs[ROWS];
     state_element* at[ROWS];
+    Raw<OWN> b_raw[ROWS], c_raw[ROWS];
+    Raw<1> x_raw[ROWS], dt_raw[ROWS], z_raw[ROWS];
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
         const long long row = first_row + r;
         const long long slot = present && row < rows ? (indices ? indices[row] : row) : -1;
         real_row[r] = slot >= 0;
         at[r] = state + (slot >= 0 ? slot * state_slot : 0) + channel * state_channel + lane * OWN * state_state;
-        if (real_row[r] && WIDE) {
+        if (!real_row[r]) {
+            continue;
+        }
+        if (WIDE) {
             packs[r] = *reinterpret_cast<const StatePack*>(at[r]);
-        } else if (real_row[r]) {
+        } else {
 #pragma unroll
             for (int s = 0; s < OWN; ++s) {
                 packs[r].at[s] = lane * OWN + s < states ? at[r][s * state_state] : to_state(real(0));
             }
+        }
+        const element* const b_from = B + row * B_row + group * B_group + lane * OWN * B_state;
+        const element* const c_from = C + row * C_row + group * C_group + lane * OWN * C_state;
+        if (TABLE_WIDE) {
+            b_raw[r] = *reinterpret_cast<const Raw<OWN>*>(b_from);
+            c_raw[r] = *reinterpret_cast<const Raw<OWN>*>(c_from);
+        }
+        x_raw[r] = *reinterpret_cast<const Raw<1>*>(x + row * x_row + channel * x_channel);
+        dt_raw[r] = *reinterpret_cast<const Raw<1>*>(dt + row * dt_row + channel * dt_channel);
+        if (z && lane == 0) {
+            z_raw[r] = *reinterpret_cast<const Raw<1>*>(z + row * z_row + channel * z_channel);
         }
     }
     real rate[OWN];
@@ -93,16 +113,17 @@ void selective_update(state_element* __restrict__ state, const element* __restri
         const long long row = first_row + r;
         real sum = 0, value = 0;
         if (real_row[r]) {
-            value = to_real(x[row * x_row + channel * x_channel]);
-            real step = to_real(dt[row * dt_row + channel * dt_channel]) + bias;
+            value = x_raw[r].of(0);
+            real step = dt_raw[r].of(0) + bias;
             step = softplus_on ? softplus(step) : step;
+            const real drive = step * value;
 #pragma unroll
             for (int s = 0; s < OWN; ++s) {
                 const int n = lane * OWN + s;
-                if (n < states) {
-                    const real b = to_real(B[row * B_row + group * B_group + n * B_state]);
-                    const real c = to_real(C[row * C_row + group * C_group + n * C_state]);
-                    const real h = exp_2(step * rate[s]) * from_state(packs[r].at[s]) + step * value * b;
+                if (TABLE_WIDE || n < states) {
+                    const real b = TABLE_WIDE ? b_raw[r].of(s) : to_real(B[row * B_row + group * B_group + n * B_state]);
+                    const real c = TABLE_WIDE ? c_raw[r].of(s) : to_real(C[row * C_row + group * C_group + n * C_state]);
+                    const real h = exp_2(step * rate[s]) * from_state(packs[r].at[s]) + drive * b;
                     packs[r].at[s] = to_state(h);
                     sum += c * h;
                 }
@@ -127,7 +148,7 @@ void selective_update(state_element* __restrict__ state, const element* __restri
             if (real_row[r]) {
                 out = sum + (D ? skip * value : real(0));
                 if (z) {
-                    const real w = to_real(z[row * z_row + channel * z_channel]);
+                    const real w = z_raw[r].of(0);
                     out *= w * sigmoid(w);
                 }
             }

@@ -13,11 +13,17 @@ _PUBLIC = {
     "RawKernel": "rawkernel",
     "RawModule": "rawkernel",
     "check": "rawkernel",
+    "explain": "scan_op",
     "kernels": None,
     "lab": None,
+    "ledger": None,
     "monoid": None,
     "reference": None,
+    "scan": "scan_op",
+    "selective_scan": "selective",
+    "selective_state_update": "selective",
     "simt": None,
+    "validation": "strictness",
 }
 
 __all__ = sorted(_PUBLIC)

@@ -5,7 +5,7 @@
 
 Prints a table and writes one JSON a op and device into --output:
 
-    device, date, command, versions, copy_gbps    what was measured, where, with what; [GB/s] of a large copy, read + write
+    device, date, command, versions, copy_gbps    what was measured, where, with what; a large copy, read + write
     rows                                          one a case, fields of Row
 
 A time is the median of many launches, each after a sweep that empties the GPU's L2 cache, taken with events, as
@@ -30,8 +30,11 @@ from pathlib import Path
 import torch
 
 # op: the module whose cases(device) yields a Case each. An op joins by a line here.
-OPS = {"scan": "ssmlab.bench_scan"}
-_PACKAGES = ("ssmlab", "torch", "triton", "cupy-cuda12x", "cupy-cuda13x", "accelerated-scan", "fpscan", "cuda-cccl", "numpy")
+OPS = {"scan": "ssmlab.bench_scan", "selective": "ssmlab.bench_selective"}
+_PACKAGES = (
+    "ssmlab", "torch", "triton", "cupy-cuda12x", "cupy-cuda13x", "accelerated-scan", "fpscan", "mamba-ssm", "cuda-cccl",
+    "numpy",
+)  # fmt: skip
 
 
 @dataclasses.dataclass
@@ -136,9 +139,15 @@ def measure(case, device, gbps):
     same_copy = median_ms(lambda: other.copy_(half), device)
     floor = 1e-6 * case.moved / gbps
     return Row(
-        case.op, case.direction, list(case.shape), case.dtype, case.layout, ours, best, timed.get(best), floor / ours, floor,
-        "bytes over the speed of a large copy", same_copy, peers, case.note,
+        case.op, case.direction, list(case.shape), case.dtype, case.layout, ours, best, timed.get(best), floor / ours,
+        floor, "bytes over the speed of a large copy", same_copy, peers, case.note,
     )  # fmt: skip
+
+
+def slug(device):
+    """A device's name as part of a file name: "NVIDIA H200" -> "h200", any CPU -> "cpu"."""
+    name = device.removeprefix("NVIDIA ").partition(",")[0]
+    return "".join(letter if letter.isalnum() else "_" for letter in name.lower())
 
 
 def versions():
@@ -157,14 +166,16 @@ def versions():
 def report(rows, gbps):
     """The rows as a table: times, the ratio to the best peer (above 1: we are faster), the share of copy bandwidth."""
     lines = [f"large copy: {gbps:,.0f} GB/s (read + write)", ""]
-    head = ("op", "shape", "dtype", "layout", "ours ms", "peer ms", "peer", "ratio", "% copy", "same-size copy ms", "note")
+    head = (
+        "op", "shape", "dtype", "layout", "ours ms", "peer ms", "peer", "ratio", "% copy", "same-size copy ms", "note",
+    )  # fmt: skip
     table = [head]
     for row in rows:
         peer = "" if row.peer_ms is None else f"{row.peer_ms:.4f}"
         ratio = "" if row.peer_ms is None else f"{row.peer_ms / row.ours_ms:.2f}"
         table.append((
-            f"{row.op} {row.direction}", "x".join(map(str, row.shape)), row.dtype, row.layout, f"{row.ours_ms:.4f}", peer,
-            row.peer or "", ratio, f"{100 * row.copy_fraction:.1f}", f"{row.same_copy_ms:.4f}", row.note,
+            f"{row.op} {row.direction}", "x".join(map(str, row.shape)), row.dtype, row.layout, f"{row.ours_ms:.4f}",
+            peer, row.peer or "", ratio, f"{100 * row.copy_fraction:.1f}", f"{row.same_copy_ms:.4f}", row.note,
         ))  # fmt: skip
     widths = [max(len(line[column]) for line in table) for column in range(len(head))]
     lines += ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table]
@@ -215,7 +226,7 @@ def main(arguments=None):
         print(report([Row(**row) for row in result["rows"]], result["copy_gbps"]))
         if options.output:
             options.output.mkdir(parents=True, exist_ok=True)
-            path = options.output / f"{op}_{device.type}.json"
+            path = options.output / f"{op}_{slug(result['device'])}.json"
             path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
             print(f"written: {path}")
 

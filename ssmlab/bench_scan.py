@@ -1,7 +1,7 @@
 """What ssmlab.bench measures of the scan: the issue's shapes, and the peers that are installed.
 
-Peers on a GPU: accelerated-scan (its Triton kernel), fpscan, torch's compiled associative_scan. On a CPU the forms that
-people write in plain torch: a loop over the steps, and the Blelloch tree of mambapy's pscan idea as doubling over halves.
+Peers on a GPU: accelerated-scan (its Triton kernel), fpscan, torch's compiled associative_scan. On a CPU the forms
+that people write in plain torch: a loop over the steps, and Blelloch's tree over strided views.
 """
 
 from __future__ import annotations
@@ -10,14 +10,17 @@ import math
 
 import torch
 
+from . import scan_kernels
 from .bench import Case
-from .scan import explain, scan
+from .scan_op import explain, scan
 
 _GPU = [  # batch, channels, length
-    (8, 1536, 512), (8, 1536, 2048), (8, 1536, 8192), (8, 1536, 32768), (8, 1536, 65536), (1, 1536, 2048), (1, 1536, 65536),
-    (1, 64, 65536), (1, 1, 2**20), (1, 1, 2**24), (1, 1, 2**28),
+    (8, 1536, 512), (8, 1536, 2048), (8, 1536, 8192), (8, 1536, 32768), (8, 1536, 65536), (1, 1536, 2048),
+    (1, 1536, 65536), (1, 64, 65536), (1, 1, 2**20), (1, 1, 2**24), (1, 1, 2**28),
 ]  # fmt: skip
 _GPU_BACKWARD = [(8, 1536, 2048), (8, 1536, 8192), (8, 1536, 32768), (1, 64, 65536)]
+_GPU_TWO_PASS = [(1, 64, 16384), (1, 1536, 16384), (8, 1536, 16384)]  # chunks of 256 steps: 64 carries a row
+_COMPILED = [(2048, torch.float32)]  # each shape costs the compiler many seconds, longer ones minutes
 _CPU = [(4, 256, 4096)]
 _NAMES = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
 
@@ -35,12 +38,16 @@ def cases(device):
     """Cases, made one after another so that only one lies in memory."""
     if device.type == "cpu":
         for batch, channels, length in _CPU:
-            yield from _cpu_case(batch, channels, length, device)
+            for layout in ("columns", "rows"):
+                yield _cpu_case(batch, channels, length, layout, device)
         return
     for dtype in _NAMES:
         for size in _GPU:
             for layout in ("rows",) if size[1] == 1 else ("rows", "columns"):
                 yield _forward(*size, dtype, layout, device)
+        for size in _GPU_TWO_PASS if dtype == torch.float32 else ():
+            for layout in ("rows", "columns"):
+                yield from _two_passes(*size, layout, device)
         for size in _GPU_BACKWARD:
             for layout in ("rows", "columns"):
                 yield _backward(*size, dtype, layout, device)
@@ -48,13 +55,14 @@ def cases(device):
 
 def _forward(batch, channels, length, dtype, layout, device):
     a, b = problem(batch, channels, length, dtype, layout, device)
-    peers = {"torch.compile associative_scan": _compiled(a, b)} if _compiles(batch, channels, length) else {}
+    peers = {"torch.compile associative_scan": _compiled(a, b)} if (length, dtype) in _COMPILED else {}
     if layout == "rows":
         peers.update(_rows_peers(a.transpose(1, 2), b.transpose(1, 2)))
     moved = 3 * a.numel() * a.element_size()
     with torch.no_grad():
         how = explain(a, b).split(":")[0]
-    return Case("scan", "forward", (batch, length, channels), _NAMES[dtype], layout, moved, lambda: scan(a, b), peers, how)
+    shape = (batch, length, channels)
+    return Case("scan", "forward", shape, _NAMES[dtype], layout, moved, lambda: scan(a, b), peers, how)
 
 
 def _backward(batch, channels, length, dtype, layout, device):
@@ -66,6 +74,19 @@ def _backward(batch, channels, length, dtype, layout, device):
         torch.ops.ssmlab.scan_backward(a, h, None, None, None, dh, None, batch, False, "auto")
 
     return Case("scan", "backward", (batch, length, channels), _NAMES[dtype], layout, moved, ours)
+
+
+def _two_passes(batch, channels, length, layout, device, chunk=256):
+    """Claim A15: the carries of the chunks by a chain, and by a scan of the totals."""
+    a, b = problem(batch, channels, length, torch.float32, layout, device)
+    h, shape = torch.empty_like(b), (batch, length, channels)
+    for algorithm in ("chain", "totals"):
+
+        def ours(algorithm=algorithm):
+            scan_kernels.run(a, b, h, None, None, algorithm=algorithm, chunk=chunk)
+
+        moved, note = 3 * a.numel() * a.element_size(), f"{algorithm}, chunks of {chunk} steps"
+        yield Case("scan", "forward", shape, "float32", layout, moved, ours, note=note)
 
 
 def _rows_peers(a, b):
@@ -87,10 +108,6 @@ def _rows_peers(a, b):
     return found
 
 
-def _compiles(batch, channels, length):
-    return batch * channels > 1 and length <= 8192  # beyond, the compiler takes minutes
-
-
 def _compiled(a, b):
     """torch's associative_scan through torch.compile, as its documentation shows it; None where torch has none."""
     try:
@@ -108,15 +125,12 @@ def _compiled(a, b):
     return lambda: run(a, b)
 
 
-def _cpu_case(batch, channels, length, device):
-    for layout in ("columns", "rows"):
-        a, b = problem(batch, channels, length, torch.float32, layout, device)
-        moved = 3 * a.numel() * a.element_size()
-        peers = {"torch, a loop over steps": lambda: loop(a, b), "torch, doubling in place": lambda: doubling(a, b)}
-        for run in peers.values():
-            assert torch.allclose(run(), scan(a, b), rtol=1e-3, atol=1e-3)
-        shape = (batch, length, channels)
-        yield Case("scan", "forward", shape, "float32", layout, moved, lambda: scan(a, b), peers, "thread")
+def _cpu_case(batch, channels, length, layout, device):
+    a, b = problem(batch, channels, length, torch.float32, layout, device)
+    moved = 3 * a.numel() * a.element_size()
+    peers = {"torch, a loop over steps": lambda: loop(a, b), "torch, tree in place": lambda: tree(a, b)}
+    shape = (batch, length, channels)
+    return Case("scan", "forward", shape, "float32", layout, moved, lambda: scan(a, b), peers, "thread")
 
 
 def loop(a, b):
@@ -128,7 +142,7 @@ def loop(a, b):
     return h
 
 
-def doubling(a, b):
+def tree(a, b):
     """Blelloch's tree over strided views, in place on copies: up, then down (Blelloch 1990). Length a power of two."""
     length = b.shape[1]
     levels = int(math.log2(length))

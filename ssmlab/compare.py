@@ -81,7 +81,8 @@ def first_difference(got, want, *, chunk, a=None, b=None, initial_state=None, ag
     stage, words = _blame(mine, position, chunk, start, tolerance * scale)
     step = length - 1 - position if reverse else position
     number, offset = divmod(position, chunk)
-    return Difference(step, row, number, offset, float(mine["got"][position]), float(mine["want"][position]), stage, words)
+    numbers = float(mine["got"][position]), float(mine["want"][position])
+    return Difference(step, row, number, offset, *numbers, stage, words)
 
 
 def _time_first(array, dim, reverse):
@@ -111,8 +112,8 @@ def _blame(mine, position, chunk, start, allowed):
     if again is not None and not np.array_equal(again, mine["got"], equal_nan=True):
         first = int(np.flatnonzero(~((again == mine["got"]) | (np.isnan(again) & np.isnan(mine["got"]))))[0])
         return "race", (
-            f"a second run on the same numbers differs from the first from position {first} on: a barrier, a fence or a "
-            "flag is missing"
+            f"a second run on the same numbers differs from the first from position {first} on: "
+            "a barrier, a fence or a flag is missing"
         )
     if number == 0:
         if position == 0 and start != 0:
@@ -121,9 +122,9 @@ def _blame(mine, position, chunk, start, allowed):
         return "block scan", f"nothing has been carried yet in the first chunk: the scan {lane} is wrong"
     if offset:
         lane = " Step 32, 64, ... of a chunk begins a new warp." if offset % 32 == 0 else ""
-        return "block scan", f"chunk {number} began right and went wrong inside: the carry is good, the scan is not.{lane}"
+        return "block scan", f"chunk {number} began right and went wrong inside: the carry is good.{lane}"
     if "a" not in mine or "b" not in mine:
-        return "carry: wrong total", f"the state that entered chunk {number} is wrong (give a and b to learn which it was)"
+        return "carry: wrong total", f"a wrong state entered chunk {number} (give a and b to learn which it was)"
     return _which_carry(mine, number, chunk, start, allowed)
 
 
@@ -146,7 +147,7 @@ def _which_carry(mine, number, chunk, start, allowed):
     first = number * chunk
     names = {
         "carry missing": (0.0, "0, as if nothing came before it"),
-        "carry: last local element": (totals(number - 1)[1], "the last local element of the chunk before (its B alone)"),
+        "carry: last local element": (totals(number - 1)[1], "the last local element of the chunk before, its B alone"),
         "carry: own total": (decay * before + local, "its own total applied to the state before the chunk before"),
         "carry: off by one": (before, "the state before the chunk before: the index is one too small"),
         "carry: off by one ": (after, "the state behind itself: the index is one too large"),

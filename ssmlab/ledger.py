@@ -1,10 +1,10 @@
-"""What the selective scan must cost: bytes, exponentials, multiply-adds, saved states, shared memory. Integers from shapes.
+"""What the selective scan must cost, counted from shapes: bytes, exponentials, multiply-adds, states, shared memory.
 
-Nothing here looks at a tensor or a GPU, and nothing of the package is imported: these are predictions. The tests compare
-them with what torch keeps, what the compiler reports and what the kernels' headers say; the notebooks with measured time.
+Nothing here looks at a tensor or a GPU, and nothing of the package is imported: these are predictions. The tests
+compare them with what torch keeps and what the compiler lays out; the notebooks with measured time.
 
     cost = ledger.selective_scan(16, 2048, 1536, 16, itemsize=2)
-    floors(cost, bandwidth=4.28e12, exponentials=4.18e12)          # seconds that no version can beat
+    ledger.floors(cost, bandwidth=4.28e12, exponentials=4.18e12)       # seconds that no version can beat
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def ceil_div(a, b):
 
 
 def saved_states(batch, length, channels, states, *, save="boundaries", chunk=32, real=4):
-    """[B] that `save` keeps: one state in `chunk` steps, in float32 (real=4), float64 (8) or bfloat16; or every state."""
+    """[B] that `save` keeps: a state in `chunk` steps, in float32 (real=4), float64 (8) or bfloat16; or every state."""
     if save not in SAVE:
         raise ValueError(f"save is {save!r}: it must be one of {', '.join(map(repr, SAVE))}")
     rows = length if save == "all" else ceil_div(length, chunk)
@@ -151,7 +151,7 @@ def floors(cost, *, bandwidth, exponentials=None, flops=None):
 
 
 def forward_shared(*, tile, channels, width, abreast, real=4, pitch=None):
-    """[B] of static shared memory of selective_forward: (delta, delta u), y, B and C, two weights a channel, the marks."""
+    """[B] of static shared memory of selective_forward: (delta, delta u), y, B and C, weights, the marks."""
     pitch = channels if pitch is None else pitch
     reals = 3 * tile * pitch + 2 * tile * width + 2 * (channels + abreast)
     return reals * real + 2 * tile * 4

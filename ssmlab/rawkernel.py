@@ -110,6 +110,7 @@ class RawKernel:
     code       CUDA C++. `#include "x.cuh"` is looked up beside `filename` and in -I folders, and pasted.
     name       of an extern "C" kernel, or an expression: "scan<float, 256>", "lab::scan"
     options    NVRTC's: -DNAME=value, -I, -std=c++17, --fmad=false, -lineinfo …
+               On a CPU __CUDA_ARCH__ is 900 (800 with -arch=sm_80), and __CUDACC__ and __CUDACC_RTC__ are defined.
     backend, translate_cucomplex, enable_cooperative_groups, jitify   as in CuPy; on a CPU only the third matters
     mode       on a CPU: "checked" (races, bounds, barriers …: the default) or "native" (-O2, no checks, for kernels
                that are known to be right). On a GPU "checked" waits for the kernel, so that an illegal access names it;

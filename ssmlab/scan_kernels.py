@@ -110,15 +110,17 @@ def _entry(shape, algorithm):
     bits = 8 * shape.dtype.itemsize
     direction = "backward" if shape.backward else "forward"
     named = {"chain": "block", "totals": "block"}.get(algorithm, algorithm)
-    for entry in _table():
-        if (entry["layout"], entry["bits"], entry["direction"]) != (shape.layout, bits, direction):
-            continue
-        if entry["longest"] is not None and shape.length > entry["longest"]:
-            continue
-        if algorithm == "auto":
-            if entry["most_rows"] is None or shape.rows <= entry["most_rows"]:
-                return entry
-        elif entry["algorithm"] == named:
+    fitting = [
+        entry for entry in _table()
+        if (entry["layout"], entry["bits"], entry["direction"]) == (shape.layout, bits, direction)
+        and (entry["longest"] is None or shape.length <= entry["longest"])
+    ]  # fmt: skip
+    for entry in fitting:
+        if algorithm == "auto" and (entry["most_rows"] is None or shape.rows <= entry["most_rows"]):
+            return entry
+    # Named by the caller: the number of rows must not matter.
+    for entry in sorted(fitting, key=lambda entry: entry["most_rows"] is not None):
+        if algorithm != "auto" and entry["algorithm"] == named:
             return entry
     raise AssertionError(f"scan_table.json has no entry for {shape} and {algorithm!r}")
 
@@ -128,10 +130,16 @@ def plan_of(shape, algorithm, chunk=None):
     """The Plan for a Shape. chunk [steps] between carries of "chain" and "totals"; None: at most 64 chunks a row."""
     if algorithm == "thread" or (algorithm == "auto" and shape.device.type == "cpu"):
         return _thread_plan(shape, "named by the caller" if algorithm == "thread" else "a CPU walks whole rows")
-    entry = _entry(shape, algorithm)
+    entry = _entry(shape if chunk is None else shape._replace(length=min(chunk, shape.length)), algorithm)
     name = entry["algorithm"] if algorithm == "auto" else algorithm
+    reason = "named by the caller" if algorithm != "auto" else f"first entry of {TABLE.name} that fits"
+    return plan_with(shape, name, entry["tile"], reason, chunk)
+
+
+def plan_with(shape, name, tile, reason, chunk=None):
+    """The Plan of an algorithm with a tile as scan_table.json writes it. Raises ValueError for too many blocks."""
     vec = 16 // shape.dtype.itemsize
-    tile = list(entry["tile"])
+    tile = list(tile)
     parts = tile.pop() if name == "lookback" else 1
     if shape.layout == "rows":
         threads, vectors, rows, fourth, resident = tile
@@ -169,7 +177,6 @@ def plan_of(shape, algorithm, chunk=None):
             f"a scan of {shape.rows} rows of {shape.length} steps by {name!r} needs {groups * chunks} blocks: "
             f"a GPU takes {_MOST_BLOCKS}"
         )
-    reason = "named by the caller" if algorithm != "auto" else f"first entry of {TABLE.name} that fits"
     constants = tuple(constants.items())
     grid = groups * chunks
     return Plan(name, shape.layout, wide, constants, steps, chunk, chunks, grid, block, reason, _mode(shape))
@@ -211,19 +218,20 @@ def _mode(shape):
 
 
 def run(a, x, out, begin, end, *, h=None, da=None, initial=None, marks=None, before=None, reverse=False,
-        algorithm="auto", chunk=None):  # fmt: skip
+        algorithm="auto", chunk=None, plan=None):  # fmt: skip
     """One scan into `out` (forward: h; backward: db, and da beside it). Any strides.
 
     x       b, or the gradient of h if `h` is given: then it is the backward pass, which runs the other way
     begin   the states before the first step (rows or slots, channels) real, contiguous; None: zeros
     end     the same shape; the states after the last step are written there
     initial backward: the forward pass's begin.  marks, before: packing.Packing's
+    plan    instead of plan_of's choice
     """
     backward = h is not None
     shape = shape_of(a, x, out, h, da, reverse, marks is not None)
     if 0 in a.shape:
         return
-    plan = plan_of(shape, algorithm, chunk)
+    plan = plan or plan_of(shape, algorithm, chunk)
     batch, length, channels = shape.batch, shape.length, shape.channels
     flags = _HAS_BEGIN * (begin is not None) | _WANTS_END * (end is not None) | _HAS_INITIAL * (initial is not None)
     common = (

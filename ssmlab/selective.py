@@ -17,6 +17,7 @@ from . import packing, selective_kernels, strictness
 from .selective_kernels import BORDER, ELEMENT, MAX_STATES, Inputs, real_of
 
 SAVE = ("boundaries", "boundaries-bf16", "all")
+MAX_STEPS = 2**31 - 1 - 2**16  # steps and channels are counted in 32 bits inside a row; places in memory in 64
 
 
 def selective_scan(
@@ -56,6 +57,8 @@ def selective_scan(
     """
     _check_streams(u, delta, z)
     batch, length, channels = u.shape
+    if max(length, channels) > MAX_STEPS:
+        raise ValueError(f"u has shape {tuple(u.shape)}: length and channels must be at most {MAX_STEPS}")
     states = _check_weights(u, A, D, delta_bias)
     B, C, groups = _check_tables(u, B, C, states)
     if save not in SAVE:
@@ -401,23 +404,44 @@ def _(state, x, dt, A, B, C, D, z, dt_bias, softplus, indices):
     return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
-def _setup_context(ctx, inputs, output):
-    *tensors, slots, softplus, chunk, save = inputs
-    ctx.save_for_backward(*tensors, output[2])
-    ctx.options = slots, softplus, chunk, save
-    ctx.set_materialize_grads(False)
+def _below_autograd(*inputs):
+    with torch._C._AutoDispatchBelowAutograd():
+        return torch.ops.ssmlab.selective_scan_forward(*inputs)
 
 
-def _gradient(ctx, dy, dfinal, _):
-    *tensors, borders = ctx.saved_tensors
-    if dy is None:
-        dy = torch.zeros_like(tensors[0])
-    if dfinal is not None:
-        dfinal = dfinal.contiguous()
-    found = torch.ops.ssmlab.selective_scan_backward(*tensors, *ctx.options, borders, dy, dfinal)
-    needs = ctx.needs_input_grad
-    given = [grad if needs[i] and tensors[i] is not None else None for i, grad in enumerate(found)]
-    return (*given, None, None, None, None, None, None)
+class _SelectiveScan(torch.autograd.Function):
+    """The forward below autograd, and its gradient; there is no second one, and asking for it raises.
+
+    torch.library.register_autograd would do the same, but looks up each of the 15 arguments in the operator's schema at
+    every call, which takes longer than a small scan.
+    """
+
+    @staticmethod
+    def forward(ctx, *inputs):
+        y, final, borders = _below_autograd(*inputs)
+        *tensors, slots, softplus, chunk, save = inputs
+        ctx.save_for_backward(*tensors, borders)
+        ctx.options = slots, softplus, chunk, save
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(borders)
+        return y, final, borders
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, dy, dfinal, _):
+        *tensors, borders = ctx.saved_tensors
+        if dy is None:
+            dy = torch.zeros_like(tensors[0])
+        if dfinal is not None:
+            dfinal = dfinal.contiguous()
+        found = torch.ops.ssmlab.selective_scan_backward(*tensors, *ctx.options, borders, dy, dfinal)
+        needs = ctx.needs_input_grad
+        given = [grad if needs[i] and tensors[i] is not None else None for i, grad in enumerate(found)]
+        return (*given, None, None, None, None, None, None)
 
 
-torch.library.register_autograd("ssmlab::selective_scan_forward", _gradient, setup_context=_setup_context, lib=_library)
+def _with_gradient(*inputs):
+    return _SelectiveScan.apply(*inputs) if torch.is_grad_enabled() else _below_autograd(*inputs)
+
+
+_library.impl("selective_scan_forward", _with_gradient, "Autograd")

@@ -12,7 +12,7 @@ Everything here takes tensors that selective.py has already checked and brought 
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
@@ -82,19 +82,20 @@ def _lanes_and_own_on_cpu(states):
     return _lanes_and_own(states) if states > 16 else (1, 16 if states > 4 else 4)
 
 
-def forward_variant(states, device, real_bytes=4, busy=True):
-    """Constants of selective_forward and selective_totals. busy: enough rows for wide blocks to fill the GPU?
+def forward_variant(states, device, itemsize=4, busy=True):
+    """Constants of selective_forward and selective_totals, for elements of `itemsize` [B].
 
-    Two channels a thread halve the reads of B and C from shared memory and give the scheduler two chains; one channel a
-    thread makes twice as many threads. On an H200 0.39 and 0.42 ms at batch 16, length 2048, 1536 channels, bfloat16.
+    busy   enough rows for wide blocks to fill the GPU? Two channels a thread halve the reads of B and C from shared
+           memory and give the scheduler two chains; one channel a thread makes twice the threads. On an H200 0.39 and
+           0.42 ms at batch 16, length 2048, 1536 channels, bfloat16; 0.57 and 0.44 ms at batch 2, length 4096, 5120.
     """
     if device.type == "cpu":
         return Variant(*_lanes_and_own_on_cpu(states), 32, 16 if states <= 128 else 4, 1)
     lanes, own = _lanes_and_own(states)
-    if real_bytes == 8 or lanes < 4 or states > 64:
+    if itemsize == 8 or lanes < 4 or states > 64:
         return Variant(lanes, own, 64 if lanes == 1 else 128, 16 if states <= 128 else 4, 2 if own <= 4 else 1)
     if not busy:
-        return Variant(lanes, own, 128, 32, 4, unroll=2)
+        return Variant(lanes, own, 128, *((32, 4) if itemsize == 2 else (16, 5)), unroll=2)
     return Variant(lanes, own, 128, 16, 2, many=4) if states > 32 else Variant(lanes, own, 128, 16, 4, many=2)
 
 
@@ -208,11 +209,10 @@ def forward_plan(u, groups, states, *, step=BORDER, whole_batch=True):
     step          [steps] between saved states: pieces are multiples of it
     whole_batch   False: choose as if the batch were one row, so that a row gets the same bits alone and in a batch
     """
-    real_bytes = real_of(u.dtype).itemsize
     plans = []
     for busy, pace in ((True, 1.0), (False, 1.1)):
-        variant = forward_variant(states, u.device, real_bytes, busy)
-        cost, segment = _cut(u, groups, variant, 0.55, 0.1, step, whole_batch)
+        variant = forward_variant(states, u.device, u.element_size(), busy)
+        cost, segment = _cut(u, groups, variant, 0.55, 0.3, step, whole_batch)
         plans.append((cost * pace, variant, segment))
     return min(plans, key=lambda plan: plan[0])[1:]
 
@@ -294,7 +294,7 @@ class Inputs:
 
 
 def _launch(name, constants, grid, threads, args, device, shared_mem=0):
-    launcher(f"{name}.cu", name, tuple(sorted(constants.items())))(grid, (threads,), args, device, shared_mem)
+    launcher(f"{name}.cu", name, tuple(constants.items()))(grid, (threads,), args, device, shared_mem)
 
 
 def _table_strides(table):
@@ -317,7 +317,7 @@ def totals(x, segment, initial=None, *, adjoint=None, d_final=None, variant=None
     """
     steps, segments = segment
     device = x.u.device
-    variant = variant or forward_variant(x.states, device, x.real.itemsize)
+    variant = variant or forward_variant(x.states, device, x.u.element_size())
     stream = x.u if adjoint is None else adjoint
     streams = [stream, x.delta] + ([x.z] if x.z is not None and adjoint is not None else [])
     shape = (x.u.shape[0], segments, x.u.shape[2], x.states)
@@ -350,7 +350,7 @@ def forward(
     """
     steps, segments = segment or (x.u.shape[1], 1)
     y = torch.empty_like(x.u)
-    variant = variant or forward_variant(x.states, x.u.device, x.real.itemsize)
+    variant = variant or forward_variant(x.states, x.u.device, x.u.element_size())
     if segments > 1 and enter is None:
         enter = totals(x, (steps, segments), initial, variant=variant)
     elif enter is None and x.start is None:
@@ -473,10 +473,16 @@ def update(state, x, dt, A, B, C, D, z, dt_bias, softplus, indices, y):
         states == lanes * own and state.stride(2) == 1 and state.data_ptr() % min(bytes_owned, 16) == 0
         and not any(stride % min(bytes_owned, 16) for stride in apart)
     )  # fmt: skip
+    tables_wide = states == lanes * own and all(
+        table.stride(3) == 1 and table.data_ptr() % (own * x.element_size()) == 0
+        and table.stride(0) % own == 0 and table.stride(2) % own == 0 for table in (B, C)
+    )  # fmt: skip
+    tables_wide = tables_wide and own * x.element_size() <= 16
     threads, rows = (32, 1) if device.type == "cpu" else (128, 4 if batch >= 512 else 1)
     constants = {
         ELEMENT[x.dtype]: None, ELEMENT[state.dtype].replace("ELEMENT", "STATE"): None, "LANES": lanes, "OWN": own,
         "ROWS": rows, "THREADS": threads, "WIDE": int(wide),
+        "TABLE_WIDE": int(tables_wide),
     }  # fmt: skip
     grid = -(-channels // (threads // lanes)) * -(-batch // rows)
     _launch(
@@ -484,18 +490,4 @@ def update(state, x, dt, A, B, C, D, z, dt_bias, softplus, indices, y):
         (state, x, dt, A, B, C, D, z, dt_bias, indices, y, batch, channels, states, groups, int(softplus),
          *state.stride(), *x.stride(), *dt.stride(), *((0, 0) if z is None else z.stride()),
          B.stride(0), B.stride(2), B.stride(3), C.stride(0), C.stride(2), C.stride(3)), device,
-    )  # fmt: skip
-
-
-def with_dtype(x, dtype):
-    """The same inputs with u, delta, z and moving B, C in another dtype: for comparisons in higher precision."""
-    real = real_of(dtype)
-
-    def to(tensor, kind):
-        return None if tensor is None else tensor.to(kind)
-
-    return replace(
-        x, u=to(x.u, dtype), delta=to(x.delta, dtype), z=to(x.z, dtype), A=to(x.A, real), D=to(x.D, real),
-        delta_bias=to(x.delta_bias, real), B=to(x.B, dtype if x.B.dim() == 4 else real),
-        C=to(x.C, dtype if x.C.dim() == 4 else real),
     )  # fmt: skip

@@ -196,6 +196,21 @@ extern "C" __global__ void chain(float* value, volatile int* flag, int without) 
     }
 }
 
+// The same with volatile values: no race, but the flag may overtake the value.
+extern "C" __global__ void volatile_chain(volatile float* value, volatile int* flag, int without) {
+    if (threadIdx.x == 0) {
+        float before = 0;
+        if (blockIdx.x > 0) {
+            while (flag[blockIdx.x - 1] == 0) {}
+            __threadfence();
+            before = value[blockIdx.x - 1];                           //@volatile read
+        }
+        value[blockIdx.x] = before + 1;                               //@volatile write
+        if (!without) __threadfence();
+        flag[blockIdx.x] = 1;
+    }
+}
+
 // All threads write, then thread 0 tells; `barrier` says whether it waits for them first.
 extern "C" __global__ void told_by_one(float* value, int* count, float* out, int barrier) {
     __shared__ int last;

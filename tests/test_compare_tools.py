@@ -78,6 +78,45 @@ def test_agreement_needs_a_common_line():
     assert compare_tools.agreement([], speaks, "right") == "both silent"
 
 
+def row(kernel, marked, ours_lines, agree, **tools):
+    """A row of the JSON; tools {name: the lines it spoke of}."""
+    said = {name: {"verdict": "speaks" if name in tools else "silent", "lines": tools.get(name, []), "words": []}
+            for name in compare_tools.TOOLS}
+    ours = [{"kind": marked, "severity": "error", "lines": ours_lines, "count": 1}] if ours_lines else []
+    return {"kernel": kernel, "marked": [marked], "ours": ours, "tools": said, "alone": "ran", "agree": agree}
+
+
+MUTANTS = [
+    row("three", "race", [3, 5], "agree", racecheck=[3, 5, 9]),
+    row("tree", "race", [3, 5, 8], "agree", racecheck=[3, 5]),
+    row("atomic_and_plain", "race", [19, 21], "ours only"),
+    row("first_flag", "global-race", [7, 9], "ours only"),
+    row("second_flag", "global-race", [7, 9], "ours only"),
+    row("third_flag", "global-race", [7, 9], "ours only"),
+    row("behind_the_end", "out-of-bounds", [4], "agree", memcheck=[4]),
+]
+
+
+def test_the_lines_of_a_race_are_counted_as_all_some_or_none():
+    assert compare_tools.race_lines(MUTANTS) == (1, 1, 1)
+
+
+def test_each_kind_of_mistake_has_one_line_that_says_what_the_tools_miss():
+    table = compare_tools.kind_table(MUTANTS)[2:]
+    silent = compare_tools.SILENCE_OF["atomic_and_plain"]
+    assert table == [
+        f"| global-race | 3 | 3 | · | 3 of them: {compare_tools.SILENCE['global-race']} |",
+        "| out-of-bounds | 1 | 1 | memcheck 1 |  |",
+        f"| race | 3 | 3 | racecheck 2 | `atomic_and_plain`: {silent} |",
+    ]
+
+
+def test_the_summary_counts_what_ours_alone_finds():
+    text = "\n".join(compare_tools.summary({"rows": MUTANTS, "counters": []}))
+    assert "ours finds 7 of 7, NVIDIA's tools 3 " in text
+    assert "every line that ours names in 1 of 3 mutants, some of the lines in 1, none in 1" in text
+
+
 @pytest.fixture
 def document():
     if not compare_tools.OUT.exists():
@@ -89,6 +128,16 @@ def test_every_disagreement_has_its_reason(document):
     explained = ("agree", "both silent")
     assert [r["kernel"] for r in document["rows"] if r["agree"] not in explained and not compare_tools.reason(r)] == []
     assert [r["id"] for r in document["counters"] if not r["equal"] and not compare_tools.counter_reason(r)] == []
+
+
+def test_no_reason_is_left_over(document):
+    """A reason that explains nothing any more would be read as if it did."""
+    ours_only = [r for r in document["rows"] if r["agree"] == "ours only"]
+    assert set(compare_tools.SILENCE_OF) <= {r["kernel"] for r in document["rows"]}
+    general = {r["ours"][0]["kind"] for r in ours_only if r["kernel"] not in compare_tools.SILENCE_OF}
+    assert set(compare_tools.SILENCE) == general
+    differ = {r["id"].split("[")[0] for r in document["counters"] if not r["equal"]}
+    assert set(compare_tools.COUNTED_ELSE) == differ
 
 
 def test_the_right_kernels_are_right_on_the_gpu(document):

@@ -52,6 +52,20 @@ def test_an_error_behind_a_shared_declaration_keeps_its_column(each_compiler):
     assert (error.line, error.column) == (2, text.split("\n")[1].index("wrong") + 1)
 
 
+@pytest.mark.parametrize(
+    "call, notes",
+    [("f(1)", 2), ("max(1.0f, 1)", 0), ("half(2.0f) + 1", 0)],
+)
+def test_an_ambiguous_call_shows_at_most_two_candidates(call, notes, each_compiler):
+    overloads = "".join(
+        f"__device__ float f({kind} a) {{ return a; }}\n" for kind in ("float", "double", "long", "short")
+    )
+    text = f'{overloads}#include <cuda_fp16.h>\nextern "C" __global__ void k(float* x) {{\n  x[0] = {call};\n}}\n'
+    error = refused(text)
+    assert error.line == 7 and "ambiguous" in error.message
+    assert len(error.problems) == 1 and len(error.problems[0].notes) == notes
+
+
 def test_several_errors_come_in_the_order_of_the_text(each_compiler):
     error = refused(
         'static_assert(TILE == 4, "TILE: four steps");\nextern "C" __global__ void k() { wrong; }\n#error stop here\n',

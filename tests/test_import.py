@@ -73,18 +73,23 @@ ENVIRONMENTS = {
 }
 
 
+ASKING = {
+    "require": gpu.require,
+    "attributes": lambda: KERNEL.attributes,
+    "num_regs": lambda: KERNEL.num_regs,
+    "kernel": lambda: KERNEL.kernel,
+    "compile": KERNEL.compile,
+}
+
+
 @pytest.mark.parametrize("name", ENVIRONMENTS)
-@pytest.mark.parametrize(
-    "ask",
-    [gpu.require, lambda: KERNEL.attributes, lambda: KERNEL.num_regs, lambda: KERNEL.kernel, KERNEL.compile],
-    ids=str,
-)
+@pytest.mark.parametrize("ask", ASKING)
 def test_asking_for_the_gpu_raises_one_message_with_the_cause(name, ask, monkeypatch):
     module, words = ENVIRONMENTS[name]
     monkeypatch.setitem(sys.modules, "cupy", module)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with pytest.raises(RuntimeError, match="a kernel on a GPU .*" + words):
-        ask()
+        ASKING[ask]()
 
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)

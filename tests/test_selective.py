@@ -1,6 +1,8 @@
 """selective_scan against the sequential loop and its autograd in float64, and against facts that need no oracle."""
 
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -295,6 +297,25 @@ def test_gradcheck():
     assert torch.autograd.gradcheck(lambda *given: scan(dict(zip(names, given, strict=True))), list(values.values()))
 
 
+def test_a_second_derivative_is_refused_aloud():
+    values = leaves(problem(length=5))
+    y, _ = scan(values)
+    (du,) = torch.autograd.grad(y.sum(), [values["u"]], create_graph=True)
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        torch.autograd.grad(du.sum(), [values["A"]])
+
+
+def test_a_compiled_function_is_the_same():
+    values = leaves(problem(length=20, dtype=torch.float32))
+    y, final = torch.compile(scan, backend="aot_eager", fullgraph=True)(values)
+    wanted_y, wanted_final = scan(values)
+    assert torch.equal(y, wanted_y) and torch.equal(final, wanted_final)
+    given = list(values.values())
+    got = torch.autograd.grad(y.sum() + final.sum(), given)
+    want = torch.autograd.grad(wanted_y.sum() + wanted_final.sum(), given)
+    assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
+
+
 # ---- numbers worked out by hand: public bug reports in small
 
 
@@ -427,6 +448,16 @@ def test_the_operator_keeps_its_promises_to_torch(batch, length, layout):
     arguments = (*values.values(), None, None, batch, True, 0, "boundaries")
     checks = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
     torch.library.opcheck(torch.ops.ssmlab.selective_scan_forward.default, arguments, test_utils=checks)
+
+
+def test_running_the_defining_cell_twice_works():
+    text = (
+        "import importlib, torch, ssmlab.selective as module\n"
+        "importlib.reload(module)\n"
+        "one = torch.ones(1, 3, 1)\n"
+        "assert module.selective_scan(one, one, torch.zeros(1, 1), one, one).flatten().tolist() == [1, 2, 3]\n"
+    )
+    subprocess.run([sys.executable, "-c", text], check=True)
 
 
 def test_mixed_dtypes_are_brought_to_the_widest():

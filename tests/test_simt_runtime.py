@@ -100,6 +100,21 @@ def test_running_past_the_dynamic_part_is_out_of_bounds(schedule):
     assert "shared_mem" in none.findings[0].hint and none.findings[0].count == 32
 
 
+def test_more_shared_memory_than_a_block_has_is_refused_with_the_numbers():
+    code = """extern "C" __global__ void large(float* out) {
+        __shared__ float cells[SIZE];
+        cells[threadIdx.x] = 1;
+        out[threadIdx.x] = cells[threadIdx.x];
+    }"""
+    out = zeros(32)
+    ssmlab.RawKernel(code, "large", options=("-DSIZE=12288",))((1,), (32,), (out,))
+    assert np.all(out == 1)
+    with pytest.raises(ValueError, match="49156 bytes: at most 49152"):
+        ssmlab.RawKernel(code, "large", options=("-DSIZE=12289",))((1,), (32,), (out,))
+    with pytest.raises(ValueError, match="200000 bytes beside 49152 static ones: a block has at most 232448"):
+        ssmlab.RawKernel(code, "large", options=("-DSIZE=12288",))((1,), (32,), (out,), shared_mem=200_000)
+
+
 @each_schedule
 def test_the_gap_behind_an_array_is_out_of_bounds(schedule):
     report = check("gap_between_arrays", 1, 32, [zeros(32)], **schedule)
@@ -210,6 +225,16 @@ def test_value_fence_flag_orders_blocks_and_a_missing_fence_is_found(without, sc
         assert report.ok
     else:
         assert places(report, "global-race") == [{"chain read", "chain write"}] and report.findings[0].count == 15
+        assert ("put up without a fence" if without & 1 else "no fence follows") in report.findings[0].hint
+
+
+@pytest.mark.parametrize("schedule", CHAIN_SCHEDULES.values(), ids=CHAIN_SCHEDULES)
+def test_a_flag_may_not_overtake_a_volatile_value_either(schedule):
+    args = [zeros(16), zeros(16, "int32")]
+    assert check("volatile_chain", 16, 32, [*args, np.int32(0)], **schedule).ok
+    wrong = check("volatile_chain", 16, 32, [*args, np.int32(1)], **schedule)
+    assert places(wrong, "global-race") == [{"volatile read", "volatile write"}]
+    assert "without a fence" in wrong.findings[0].hint
 
 
 @pytest.mark.parametrize("schedule", CHAIN_SCHEDULES.values(), ids=CHAIN_SCHEDULES)

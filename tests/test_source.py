@@ -48,7 +48,7 @@ def line_of(translation, number):
             "__shared__ float *p, q[2];",
             "auto& p = simt_shared<float *, 0, simt_here_0>(); auto& q = simt_shared<float[(2)], 1, simt_here_0>();",
         ),
-        ("__shared__ alignas(16) float s[4];", "struct alignas ( 16 ) simt_aligned_0 { float value[(4)]; };"),
+        ("__shared__ alignas(16) float s[4];", "struct alignas ( 16 ) simt_aligned_0 { float simt_value[(4)]; };"),
         ("__shared__ struct { float a, b; } s[4];", "struct simt_struct_0 { float a, b; };"),
         ("extern __shared__ float s[];", "float* const s = (float*)simt_dynamic_shared();"),
         (
@@ -199,10 +199,7 @@ def test_kernels_in_branches_follow_the_options():
 
 
 def test_branches_of_an_unknown_condition_do_not_upset_the_nesting():
-    text = (
-        "__device__ void f(int x) {\n#if __CUDA_ARCH__ >= 800\nif (x) {\n#else\nwhile (x) {\n#endif\n} }\n"
-        + KERNEL % ""
-    )
+    text = "__device__ void f(int x) {\n#if __LP64__ >= 800\nif (x) {\n#else\nwhile (x) {\n#endif\n} }\n" + KERNEL % ""
     assert list(source.translate(text).kernels) == ["k"]
 
 
@@ -307,6 +304,32 @@ def test_a_refusal_shows_the_line_with_a_caret_and_counts_tabs():
     with pytest.raises(CompileError) as caught:
         inside('\tint y; asm("");')
     assert str(caught.value).splitlines()[1:] == ['    \tint y; asm("");', "    \t       ^"]
+
+
+@pytest.mark.parametrize(
+    "code, words",
+    [
+        (
+            "x[0] = __builtin_popcount(n);",
+            "'__builtin_popcount' is a function of host compilers, NVRTC has none of that",
+        ),
+        ("x[0] = __builtin_popcount(n);", "of that name: write __popc(x)"),
+        ("__sync_fetch_and_add((int*)x, 1);", "write atomicAdd(p, x)"),
+        ("__atomic_store_n((int*)x, 1, 0);", "write atomicExch(p, x)"),
+        ("x[0] = __builtin_sqrtf(2);", "'__builtin_sqrtf' is a function of host compilers"),
+        ("\n#define BITS(x) __builtin_popcount(x)\n", "write __popc(x)"),
+    ],
+)
+def test_functions_that_only_host_compilers_have_are_refused(code, words):
+    with pytest.raises(CompileError, match=re.escape(words)):
+        inside(code)
+
+
+def test_compiler_functions_that_nvrtc_has_are_not_refused():
+    inside(
+        "if (__builtin_expect(n > 0, 1)) x[0] = __builtin_isnan(x[0]); else __builtin_unreachable(); "
+        "__builtin_assume(n < 3); __syncwarp(); __syncthreads();\n#if 0\n__builtin_popcount(n);\n#endif\n"
+    )
 
 
 def test_many_problems_are_counted_and_the_first_are_shown():

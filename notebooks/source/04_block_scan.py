@@ -264,12 +264,12 @@ def is_right(kernel, threads):
 text1 = lab.kernel_cell(r'''// block_scan_v1 -- inclusive affine scan inside one block: one shared buffer, two barriers a round.
 //
 // What       h[t] = a[t] * h[t-1] + b[t], h[-1] = 0, for each row of `length` steps.
-// New        the first one: neighbours' pairs go through shared memory, so reads and overwrites must be kept apart.
-// Used in    notebook 04.   Oracle: ssmlab.reference.scan.   Source: Hillis & Steele 1986; Blelloch 1990, section 1.4.
+// New        the first one: pairs go through shared memory, so reads and overwrites must be kept apart.
+// Used in    notebook 04.  Oracle: ssmlab.reference.scan.  Source: Hillis & Steele 1986; Blelloch 1990, 1.4.
 //
 // Mapping    grid = rows, block = TILE threads; block r owns row r, thread t owns step t.
 // Layout     a, b, h: (rows, length) float32, step contiguous: neighbour threads, neighbour words.
-// Limits     TILE a power of two in [32, 1024]; 0 <= length <= TILE; threads past the end hold the identity (1, 0).
+// Limits     TILE a power of two in [32, 1024]; 0 <= length <= TILE; threads past the end hold (1, 0).
 // Shared     8 * TILE B, static (TILE=256: 2048 B).
 // Global     reads 8 B, writes 4 B a step; each byte moves once.
 // Work       TILE * log2(TILE) - (TILE - 1) combines (TILE=256: 1793), depth log2(TILE).
@@ -290,11 +290,11 @@ void block_scan_v1(const float* __restrict__ a, const float* __restrict__ b, flo
 
     for (int reach = 1; reach < TILE; reach *= 2) {         // mine covers the `reach` steps that end at t
         span[t] = mine;
-        __syncthreads();                                    // B0: every span is written before anyone looks left
+        __syncthreads();                                    // B0: all spans are written before anyone looks
         if (t >= reach) {
             mine = then(span[t - reach], mine);
         }
-        __syncthreads();                                    // B1: everyone has looked before a span is overwritten
+        __syncthreads();                                    // B1: all have looked before one overwrites
     }
 
     if (t < length) {
@@ -336,11 +336,11 @@ text2 = lab.kernel_cell(r'''// block_scan_v2 -- inclusive affine scan inside one
 //
 // What       h[t] = a[t] * h[t-1] + b[t], h[-1] = 0, for each row of `length` steps.
 // Since v1   two buffers take turns: nobody overwrites what a slow neighbour still reads, so B1 is gone.
-// Used in    notebook 04.   Oracle: ssmlab.reference.scan.   Source: Hillis & Steele 1986; Blelloch 1990, section 1.4.
+// Used in    notebook 04.  Oracle: ssmlab.reference.scan.  Source: Hillis & Steele 1986; Blelloch 1990, 1.4.
 //
 // Mapping    grid = rows, block = TILE threads; block r owns row r, thread t owns step t.
 // Layout     a, b, h: (rows, length) float32, step contiguous: neighbour threads, neighbour words.
-// Limits     TILE a power of two in [32, 1024]; 0 <= length <= TILE; threads past the end hold the identity (1, 0).
+// Limits     TILE a power of two in [32, 1024]; 0 <= length <= TILE; threads past the end hold (1, 0).
 // Shared     2 buffers * 8 * TILE B, static (TILE=256: 4096 B).
 // Global     reads 8 B, writes 4 B a step; each byte moves once.
 // Work       TILE * log2(TILE) - (TILE - 1) combines (TILE=256: 1793), depth log2(TILE).
@@ -359,11 +359,11 @@ void block_scan_v2(const float* __restrict__ a, const float* __restrict__ b, flo
 
     float2 mine = t < length ? make_float2(a[at], b[at]) : identity();
 
-    int now = 0;                                            // which buffer has its turn, private to the thread
+    int now = 0;                                            // whose turn it is, private to the thread
     for (int reach = 1; reach < TILE; reach *= 2) {         // mine covers the `reach` steps that end at t
         span[now][t] = mine;
-        __syncthreads();                                    // B0: span[now] is written before anyone looks left in it,
-                                                            //     and nobody looks into span[1 - now] any more
+        __syncthreads();                                    // B0: span[now] is written before anyone looks,
+                                                            //     and nobody looks into the other any more
         if (t >= reach) {
             mine = then(span[now][t - reach], mine);
         }
@@ -522,12 +522,12 @@ print("4.6 holds")
 text3 = lab.kernel_cell(r'''// block_scan_v3 -- inclusive affine scan inside one block: warps scan in registers, one shared total a warp.
 //
 // What       h[t] = a[t] * h[t-1] + b[t], h[-1] = 0, for each row of `length` steps.
-// Since v2   neighbours in a warp exchange registers by shuffles; only the warps' totals go through shared memory.
-// Used in    notebook 04.   Oracle: ssmlab.reference.scan.   Source: Harris & Garland 2011 (GPU Computing Gems, ch. 3).
+// Since v2   lanes of a warp exchange registers by shuffles; only the warps' totals go through shared memory.
+// Used in    notebook 04.  Oracle: ssmlab.reference.scan.  Source: Harris, Garland 2011 (GPU Computing Gems).
 //
 // Mapping    grid = rows, block = TILE threads; block r owns row r, thread t owns step t.
 // Layout     a, b, h: (rows, length) float32, step contiguous: neighbour threads, neighbour words.
-// Limits     TILE a power of two in [32, 1024]; 0 <= length <= TILE; threads past the end hold the identity (1, 0).
+// Limits     TILE a power of two in [32, 1024]; 0 <= length <= TILE; threads past the end hold (1, 0).
 // Shared     8 B a warp = TILE / 4 B, static (TILE=256: 64 B).
 // Global     reads 8 B, writes 4 B a step; each byte moves once.
 // Work       2 scans a warp of 129 combines and one more a step behind warp 0 (TILE=256: 2288), depth 11.
@@ -539,10 +539,10 @@ text3 = lab.kernel_cell(r'''// block_scan_v3 -- inclusive affine scan inside one
 static_assert(TILE >= 32 && TILE <= 1024 && (TILE & (TILE - 1)) == 0, "TILE: a power of two in [32, 1024]");
 
 constexpr int WARPS = TILE / 32;
-constexpr unsigned ALL = 0xffffffffu;                       // every lane of the warp takes part in every shuffle
+constexpr unsigned ALL = 0xffffffffu;                       // all lanes of the warp take part in each shuffle
 
 __device__ __forceinline__ float2 warp_scan(float2 mine, int lane) {
-    for (int reach = 1; reach < 32; reach *= 2) {           // mine covers the `reach` lanes that end at this one
+    for (int reach = 1; reach < 32; reach *= 2) {           // mine covers the `reach` lanes that end here
         const float2 left = make_float2(__shfl_up_sync(ALL, mine.x, reach), __shfl_up_sync(ALL, mine.y, reach));
         if (lane >= reach) {
             mine = then(left, mine);
@@ -565,11 +565,11 @@ void block_scan_v3(const float* __restrict__ a, const float* __restrict__ b, flo
     if (lane == 31) {
         total[warp] = mine;
     }
-    __syncthreads();                                        // B0: every total is written before any warp reads them
+    __syncthreads();                                        // B0: all totals are written before any is read
 
     // Each warp scans the totals for itself: a few combines twice are cheaper than a second barrier.
     const float2 upto = warp_scan(lane < WARPS ? total[lane] : identity(), lane);
-    const int last = warp > 0 ? warp - 1 : 0;               // the warp whose running total comes before this one
+    const int last = warp > 0 ? warp - 1 : 0;               // the warp whose total comes before this one
     const float2 before = make_float2(__shfl_sync(ALL, upto.x, last), __shfl_sync(ALL, upto.y, last));
     if (warp > 0) {
         mine = then(before, mine);
@@ -644,13 +644,13 @@ print("4.8 holds")
 text4 = lab.kernel_cell(r'''// block_scan_v4 -- inclusive affine scan inside one block: a work-efficient tree, up and down again.
 //
 // What       h[t] = a[t] * h[t-1] + b[t], h[-1] = 0, for each row of `length` steps.
-// Since v3   no span is combined twice: totals climb a tree, what came before walks down it again. The work grows
-//            like TILE, not like TILE * log2(TILE); but the strides of the tree fall on few shared banks.
-// Used in    notebook 04.   Oracle: ssmlab.reference.scan.   Source: Blelloch 1990, section 1.2.
+// Since v3   no span is combined twice: totals climb a tree, what came before walks down it again. The work
+//            grows like TILE, not like TILE * log2(TILE); but the strides of the tree fall on few banks.
+// Used in    notebook 04.  Oracle: ssmlab.reference.scan.  Source: Blelloch 1990, 1.2.
 //
-// Mapping    grid = rows, block = TILE / 2 threads; block r owns row r, thread t owns steps t and t + TILE / 2.
+// Mapping    grid = rows, block = TILE / 2 threads; block r owns row r, thread t steps t and t + TILE / 2.
 // Layout     a, b, h: (rows, length) float32, step contiguous: neighbour threads, neighbour words.
-// Limits     TILE a power of two in [32, 1024]; 0 <= length <= TILE; steps past the end hold the identity (1, 0).
+// Limits     TILE a power of two in [32, 1024]; 0 <= length <= TILE; steps past the end hold (1, 0).
 // Shared     2 arrays * 4 * TILE B, static (TILE=256: 2048 B).
 // Global     reads 8 B, writes 4 B a step; each byte moves once.
 // Work       2 * (TILE - 1) combines (TILE=256: 510) and one multiply-add a step, depth 2 * log2(TILE) + 1.
@@ -677,7 +677,7 @@ void block_scan_v4(const float* __restrict__ a, const float* __restrict__ b, flo
     }
 
     for (int reach = 1; reach < TILE; reach *= 2) {         // up: the right child becomes left, then right
-        __syncthreads();                                    // B0: both children are written before they are combined
+        __syncthreads();                                    // B0: both children are written, then combined
         const int right = 2 * reach * (t + 1) - 1;
         const int left = right - reach;
         if (right < TILE) {
@@ -688,25 +688,25 @@ void block_scan_v4(const float* __restrict__ a, const float* __restrict__ b, flo
         }
     }
 
-    if (t == 0) {                                           // thread 0 combined the root, and clears it: no barrier
+    if (t == 0) {                                           // thread 0 made the root, clears it: no barrier
         decay[TILE - 1] = identity().x;                     // nothing comes before the whole row
         state[TILE - 1] = identity().y;
     }
 
     for (int reach = TILE / 2; reach > 0; reach /= 2) {     // down: every node now holds what came before it
-        __syncthreads();                                    // B1: the parent is written before its children are
+        __syncthreads();                                    // B1: the parent is written before its children
         const int right = 2 * reach * (t + 1) - 1;
         const int left = right - reach;
         if (right < TILE) {
             const float2 before = make_float2(decay[right], state[right]);
             const float2 after = then(before, make_float2(decay[left], state[left]));
-            decay[left] = before.x;                         // before the left child: what came before the parent
+            decay[left] = before.x;                         // before the left: what came before the parent
             state[left] = before.y;
-            decay[right] = after.x;                         // before the right child: that, then the left child
+            decay[right] = after.x;                         // before the right: that, then the left child
             state[right] = after.y;
         }
     }
-    __syncthreads();                                        // B2: every leaf is written before its owner reads it
+    __syncthreads();                                        // B2: all leaves are written before one is read
 
     for (int k = 0; k < 2; ++k) {
         const int step = t + k * (TILE / 2);
@@ -985,11 +985,11 @@ my_exclusive = lab.kernel_cell(r'''// block_scan_v2 -- inclusive affine scan ins
 //
 // What       h[t] = a[t] * h[t-1] + b[t], h[-1] = 0, for each row of `length` steps.
 // Since v1   two buffers take turns: nobody overwrites what a slow neighbour still reads, so B1 is gone.
-// Used in    notebook 04.   Oracle: ssmlab.reference.scan.   Source: Hillis & Steele 1986; Blelloch 1990, section 1.4.
+// Used in    notebook 04.  Oracle: ssmlab.reference.scan.  Source: Hillis & Steele 1986; Blelloch 1990, 1.4.
 //
 // Mapping    grid = rows, block = TILE threads; block r owns row r, thread t owns step t.
 // Layout     a, b, h: (rows, length) float32, step contiguous: neighbour threads, neighbour words.
-// Limits     TILE a power of two in [32, 1024]; 0 <= length <= TILE; threads past the end hold the identity (1, 0).
+// Limits     TILE a power of two in [32, 1024]; 0 <= length <= TILE; threads past the end hold (1, 0).
 // Shared     2 buffers * 8 * TILE B, static (TILE=256: 4096 B).
 // Global     reads 8 B, writes 4 B a step; each byte moves once.
 // Work       TILE * log2(TILE) - (TILE - 1) combines (TILE=256: 1793), depth log2(TILE).
@@ -1008,11 +1008,11 @@ void block_scan_v2(const float* __restrict__ a, const float* __restrict__ b, flo
 
     float2 mine = t < length ? make_float2(a[at], b[at]) : identity();
 
-    int now = 0;                                            // which buffer has its turn, private to the thread
+    int now = 0;                                            // whose turn it is, private to the thread
     for (int reach = 1; reach < TILE; reach *= 2) {         // mine covers the `reach` steps that end at t
         span[now][t] = mine;
-        __syncthreads();                                    // B0: span[now] is written before anyone looks left in it,
-                                                            //     and nobody looks into span[1 - now] any more
+        __syncthreads();                                    // B0: span[now] is written before anyone looks,
+                                                            //     and nobody looks into the other any more
         if (t >= reach) {
             mine = then(span[now][t - reach], mine);
         }
@@ -1046,11 +1046,11 @@ my_two_steps = lab.kernel_cell(r'''// block_scan_v2 -- inclusive affine scan ins
 //
 // What       h[t] = a[t] * h[t-1] + b[t], h[-1] = 0, for each row of `length` steps.
 // Since v1   two buffers take turns: nobody overwrites what a slow neighbour still reads, so B1 is gone.
-// Used in    notebook 04.   Oracle: ssmlab.reference.scan.   Source: Hillis & Steele 1986; Blelloch 1990, section 1.4.
+// Used in    notebook 04.  Oracle: ssmlab.reference.scan.  Source: Hillis & Steele 1986; Blelloch 1990, 1.4.
 //
 // Mapping    grid = rows, block = TILE threads; block r owns row r, thread t owns step t.
 // Layout     a, b, h: (rows, length) float32, step contiguous: neighbour threads, neighbour words.
-// Limits     TILE a power of two in [32, 1024]; 0 <= length <= TILE; threads past the end hold the identity (1, 0).
+// Limits     TILE a power of two in [32, 1024]; 0 <= length <= TILE; threads past the end hold (1, 0).
 // Shared     2 buffers * 8 * TILE B, static (TILE=256: 4096 B).
 // Global     reads 8 B, writes 4 B a step; each byte moves once.
 // Work       TILE * log2(TILE) - (TILE - 1) combines (TILE=256: 1793), depth log2(TILE).
@@ -1069,11 +1069,11 @@ void block_scan_v2(const float* __restrict__ a, const float* __restrict__ b, flo
 
     float2 mine = t < length ? make_float2(a[at], b[at]) : identity();
 
-    int now = 0;                                            // which buffer has its turn, private to the thread
+    int now = 0;                                            // whose turn it is, private to the thread
     for (int reach = 1; reach < TILE; reach *= 2) {         // mine covers the `reach` steps that end at t
         span[now][t] = mine;
-        __syncthreads();                                    // B0: span[now] is written before anyone looks left in it,
-                                                            //     and nobody looks into span[1 - now] any more
+        __syncthreads();                                    // B0: span[now] is written before anyone looks,
+                                                            //     and nobody looks into the other any more
         if (t >= reach) {
             mine = then(span[now][t - reach], mine);
         }
@@ -1111,13 +1111,13 @@ lab.exercises.check("4.B", my_two_steps)
 my_banks = lab.kernel_cell(r'''// block_scan_v4 -- inclusive affine scan inside one block: a work-efficient tree, up and down again.
 //
 // What       h[t] = a[t] * h[t-1] + b[t], h[-1] = 0, for each row of `length` steps.
-// Since v3   no span is combined twice: totals climb a tree, what came before walks down it again. The work grows
-//            like TILE, not like TILE * log2(TILE); but the strides of the tree fall on few shared banks.
-// Used in    notebook 04.   Oracle: ssmlab.reference.scan.   Source: Blelloch 1990, section 1.2.
+// Since v3   no span is combined twice: totals climb a tree, what came before walks down it again. The work
+//            grows like TILE, not like TILE * log2(TILE); but the strides of the tree fall on few banks.
+// Used in    notebook 04.  Oracle: ssmlab.reference.scan.  Source: Blelloch 1990, 1.2.
 //
-// Mapping    grid = rows, block = TILE / 2 threads; block r owns row r, thread t owns steps t and t + TILE / 2.
+// Mapping    grid = rows, block = TILE / 2 threads; block r owns row r, thread t steps t and t + TILE / 2.
 // Layout     a, b, h: (rows, length) float32, step contiguous: neighbour threads, neighbour words.
-// Limits     TILE a power of two in [32, 1024]; 0 <= length <= TILE; steps past the end hold the identity (1, 0).
+// Limits     TILE a power of two in [32, 1024]; 0 <= length <= TILE; steps past the end hold (1, 0).
 // Shared     2 arrays * 4 * TILE B, static (TILE=256: 2048 B).
 // Global     reads 8 B, writes 4 B a step; each byte moves once.
 // Work       2 * (TILE - 1) combines (TILE=256: 510) and one multiply-add a step, depth 2 * log2(TILE) + 1.
@@ -1144,7 +1144,7 @@ void block_scan_v4(const float* __restrict__ a, const float* __restrict__ b, flo
     }
 
     for (int reach = 1; reach < TILE; reach *= 2) {         // up: the right child becomes left, then right
-        __syncthreads();                                    // B0: both children are written before they are combined
+        __syncthreads();                                    // B0: both children are written, then combined
         const int right = 2 * reach * (t + 1) - 1;
         const int left = right - reach;
         if (right < TILE) {
@@ -1155,25 +1155,25 @@ void block_scan_v4(const float* __restrict__ a, const float* __restrict__ b, flo
         }
     }
 
-    if (t == 0) {                                           // thread 0 combined the root, and clears it: no barrier
+    if (t == 0) {                                           // thread 0 made the root, clears it: no barrier
         decay[TILE - 1] = identity().x;                     // nothing comes before the whole row
         state[TILE - 1] = identity().y;
     }
 
     for (int reach = TILE / 2; reach > 0; reach /= 2) {     // down: every node now holds what came before it
-        __syncthreads();                                    // B1: the parent is written before its children are
+        __syncthreads();                                    // B1: the parent is written before its children
         const int right = 2 * reach * (t + 1) - 1;
         const int left = right - reach;
         if (right < TILE) {
             const float2 before = make_float2(decay[right], state[right]);
             const float2 after = then(before, make_float2(decay[left], state[left]));
-            decay[left] = before.x;                         // before the left child: what came before the parent
+            decay[left] = before.x;                         // before the left: what came before the parent
             state[left] = before.y;
-            decay[right] = after.x;                         // before the right child: that, then the left child
+            decay[right] = after.x;                         // before the right: that, then the left child
             state[right] = after.y;
         }
     }
-    __syncthreads();                                        // B2: every leaf is written before its owner reads it
+    __syncthreads();                                        // B2: all leaves are written before one is read
 
     for (int k = 0; k < 2; ++k) {
         const int step = t + k * (TILE / 2);

@@ -235,7 +235,7 @@ def measure():
     if device() != "cuda":
         raise RuntimeError("there is no GPU here that torch and CuPy can both use")
     properties = torch.cuda.get_device_properties(0)
-    return {
+    found = {
         "device": name(),
         "date": datetime.date.today().isoformat(),
         "source": "python -m ssmlab.lab.machine",
@@ -255,6 +255,7 @@ def measure():
         "resident blocks [GB/s]": residents(),
         "shared read of a warp [ns]": turns(),
     }
+    return json.loads(json.dumps(found))  # as it will be read from a file: all keys are texts
 
 
 def _rounded(value):

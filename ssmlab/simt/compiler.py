@@ -108,7 +108,6 @@ def build(translation: Translation, mode: str = "checked") -> Library:
         f"-std={host.standard}",
         f"-ffp-contract={'fast' if host.contract else 'off'}",
         f"-DSIMT_CHECKED={int(mode == 'checked')}",
-        *host.macros,
         "-isystem",
         str(HERE / "include"),
         *(f"-I{folder}" for folder in host.include_folders),

@@ -15,14 +15,16 @@ _SAYING = re.compile(
 _REQUIRED = re.compile(
     r"^(?P<file>(?:[A-Za-z]:)?[^:\n]+):(?P<line>\d+):(?:(?P<column>\d+):)?\s+(?:recursively )?required (?:from|by)"
 )
+_BUILT_IN = re.compile(r"built-in candidate|\(built-in\)$")  # candidates of an operator that stand in no text
+_MOST_NOTES = 2  # of one error: an ambiguous call can have thirty candidates
 _FROM_HERE = re.compile(r"in instantiation of|requested here|while substituting|required from")
 
 
 def read_problems(told: str, translation: Translation) -> list[Problem]:
     """The errors in a compiler's output, each at the learner's line and column.
 
-    An error inside a header of the dialect is shown at the learner's line that led there. Notes stay where they point
-    into the learner's text.
+    An error inside a header of the dialect is shown at the learner's line that led there. The first notes that point
+    into the learner's text stay.
     """
     problems: list[Problem] = []
     current: Problem | None = None
@@ -40,12 +42,12 @@ def read_problems(told: str, translation: Translation) -> list[Problem]:
         place = _place(match, translation)
         text = re.sub(r" \[-W[\w=+-]*\]$", "", match["text"])
         if match["word"] == "note":
-            if current is None or place is None:
+            if current is None or place is None or _BUILT_IN.search(text):
                 continue
             if current.line == 0:  # the error itself stands in a header: this is the learner's line that led there
                 current.filename, (current.line, current.column) = match["file"], place
                 current.text = _line(translation, match["file"], place[0])
-            elif not _FROM_HERE.search(text) or place[0] != current.line:
+            elif len(current.notes) < _MOST_NOTES and (not _FROM_HERE.search(text) or place[0] != current.line):
                 if _FROM_HERE.search(text):
                     text = "the template is used here"
                 note = Problem(match["file"], *place, text, _line(translation, match["file"], place[0]), word="note")

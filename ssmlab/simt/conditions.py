@@ -105,7 +105,7 @@ def _truth(word: str, rest: str, macros: dict[str, str]) -> bool | None:
 def _defined(name: str, macros: dict[str, str]) -> bool:
     if name in macros:
         return True
-    if name.startswith("_"):  # set by a compiler or by a header: __CUDA_ARCH__, _WIN32, include guards of headers
+    if name.startswith("_"):  # set by a compiler or by a header: __x86_64__, include guards
         raise _Unknown
     return False
 

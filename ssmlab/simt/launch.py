@@ -32,6 +32,8 @@ MOST_RESIDENT_THREADS = 65_536
 GUARD = 65_536  # [B] on both sides of each array: an access there is out of bounds, one farther away is wild
 GRANULE = 256  # [B]: arrays start at a multiple of it, as from cudaMalloc
 ARENA = 384 * 1024  # [B] of one block's shared memory with gaps; 227 KiB can be used
+MOST_STATIC_SHARED = 48 * 1024  # [B] of a block
+MOST_SHARED = 227 * 1024  # [B] of a block, static and dynamic, on the GPUs that have most
 UNWRITTEN = 0x7FFFFFFF  # what guard zones hold: NaN as a float, and no index of anything
 
 _lock = threading.Lock()  # checked launches share one set of regions
@@ -146,11 +148,26 @@ def _run_checked(
     _numbers["launch"], _numbers["interval"] = launch.launch_number + 1, launch.next_interval
     heap.copy_back()
     results = structures.Results.from_address(_regions["results"].address)
+    _check_static_shared(kernel, results.shared_bytes, shared_mem)
     report = Report(kernel.name, grid, block, shared_mem, library.translation.filename, complete=not given_up)
     names = Names(_shared_names(library), heap.names)
     read_report(results, report, table, names, library.translation.original)
     _tidy(results, heap, resident * math.prod(block))
     return report
+
+
+def _check_static_shared(kernel: Any, static: int, dynamic: int) -> None:
+    """What a compiler or a launch refuses on a GPU; here the sizes are known when the arrays have been met."""
+    if static > MOST_STATIC_SHARED:
+        raise ValueError(
+            f"kernel {kernel.name!r}: its __shared__ arrays have {static} bytes: at most {MOST_STATIC_SHARED} are "
+            "possible (use extern __shared__ and shared_mem= for more)"
+        )
+    if static + dynamic > MOST_SHARED:
+        raise ValueError(
+            f"kernel {kernel.name!r}: shared_mem asks for {dynamic} bytes beside {static} static ones: "
+            f"a block has at most {MOST_SHARED}"
+        )
 
 
 def _shared_names(library: Any) -> dict[int, str]:
@@ -172,7 +189,7 @@ def _tidy(results: structures.Results, heap: _Heap, threads: int) -> None:
     much = 64 << 20
     if results.request_bytes > much:
         _regions["requests"].give_back()
-    if heap.bytes > much // 16:
+    if heap.bytes > much // 4:  # its records are nine times as large
         for name in ("heap", "global_cells", "links"):
             _regions[name].give_back()
     if threads > 8192:

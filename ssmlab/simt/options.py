@@ -46,17 +46,23 @@ _LONG_FORMS = (("--define-macro=", "-D"), ("--undefine-macro=", "-U"), ("--inclu
 
 @dataclass(frozen=True)
 class HostOptions:
-    """What is left for a host compiler. macros: in order, "-DNAME=value" and "-UNAME"; contract: may a*b+c be fused?"""
+    """What is left for a host compiler.
+
+    macros         in order, "-DNAME=value" and "-UNAME"
+    contract       may a*b+c be fused?
+    architecture   that of -arch times 10: what __CUDA_ARCH__ says
+    """
 
     macros: tuple[str, ...] = ()
     include_folders: tuple[str, ...] = ()
     standard: str = "c++17"
     contract: bool = False
+    architecture: int = 900
 
-    def definitions(self) -> dict[str, str]:
+    def definitions(self, predefined: tuple[str, ...] = ()) -> dict[str, str]:
         """The macros that hold after all -D and -U: name to text ("1" for a bare -DNAME)."""
         macros: dict[str, str] = {}
-        for option in self.macros:
+        for option in (*predefined, *self.macros):
             name, _, value = option[2:].partition("=")
             if option.startswith("-D"):
                 macros[name] = value if "=" in option else "1"
@@ -76,7 +82,7 @@ def host_options(options: tuple[str, ...] | list[str], *, unknown: str = "refuse
     for word in words:
         if not isinstance(word, str):
             raise TypeError(f"options holds {word!r}: each option must be a string")
-    macros, folders, standard, contract = [], [], "c++17", False
+    macros, folders, standard, contract, architecture = [], [], "c++17", False, 900
     position = 0
     while position < len(words):
         option = words[position].strip()
@@ -93,6 +99,8 @@ def host_options(options: tuple[str, ...] | list[str], *, unknown: str = "refuse
             name = option[2:].strip().partition("=")[0]
             if not re.fullmatch(r"[A-Za-z_]\w*(\([\w, .]*\))?", name):
                 raise ValueError(f"option {words[position - 1]!r}: {name!r} is not the name of a macro")
+            if "\n" in option or option.endswith("\\") or "/*" in option:
+                raise ValueError(f"option {words[position - 1]!r}: the value of a macro is one line without comments")
             macros.append(option[:2] + option[2:].strip())
         elif option.startswith("-I"):
             folders.append(option[2:].strip())
@@ -100,6 +108,8 @@ def host_options(options: tuple[str, ...] | list[str], *, unknown: str = "refuse
             if match[1] not in ("c++11", "c++14", "c++17", "c++20", "c++23"):
                 raise ValueError(f"option {option!r}: the standard must be c++11, c++14, c++17, c++20 or c++23")
             standard = match[1]
+        elif match := re.fullmatch(r"(?:-arch|--?gpu-architecture)=(?:compute|sm|lto)_(\d+)[af]?", option):
+            architecture = int(match[1]) * 10
         elif match := re.fullmatch(r"--?fmad=(true|false)", option):
             contract = match[1] == "true"
         elif unknown == "refuse" and not _WITHOUT_EFFECT.match(option):
@@ -110,4 +120,4 @@ def host_options(options: tuple[str, ...] | list[str], *, unknown: str = "refuse
     # The runtime header itself is written in C++17; an older standard asked for is a lower bound that it satisfies.
     if standard in ("c++11", "c++14"):
         standard = "c++17"
-    return HostOptions(tuple(macros), tuple(folders), standard, contract)
+    return HostOptions(tuple(macros), tuple(folders), standard, contract, architecture)

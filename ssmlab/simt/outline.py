@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 
 from .conditions import active_tokens, constant
+from .nesting import Nesting, Unreadable
 from .options import host_options
 from .signature import KernelInfo, TypeInfo, text_parameter
 from .tokens import Text, Token
@@ -83,38 +84,29 @@ class Statement:
     inside_function: bool = False
 
 
-class _Unreadable(Exception):
-    """The rest of the text cannot be followed; the problem has been noted."""
-
-
 def spelled(tokens: list[Token]) -> str:
     return " ".join(token.text for token in tokens)
 
 
-class Outline:
-    """tokens, directives (of the branches that the preprocessor keeps), partner (of each bracket), functions,
-    definitions, shared and variables (declarations), aliases, kernels, and problems: (offset, message) of what cannot
-    be read.
+class Outline(Nesting):
+    """tokens and directives (of the branches that the preprocessor keeps), functions, definitions (of kernels), shared
+    and variables (declarations), aliases, kernels, and problems: (offset, message) of what cannot be read.
     """
 
-    _WITH_ARGUMENTS = {
-        "alignas",
-        "__align__",
-        "__attribute__",
-        "decltype",
-        "__launch_bounds__",
-        "__maxnreg__",
-        "noexcept",
-        "__declspec",
-    }
-
-    def __init__(self, text: str, filename: str, options: tuple[str, ...] = (), name_expressions: tuple[str, ...] = ()):
+    def __init__(
+        self,
+        text: str,
+        filename: str,
+        options: tuple[str, ...] = (),
+        name_expressions: tuple[str, ...] = (),
+        predefined: tuple[str, ...] = (),
+    ):
+        """predefined: macros that hold before the options, as "-DNAME=value"; those of a GPU are not known here."""
         self.host = host_options(options, unknown="ignore")
-        self.macros = self.host.definitions()
-        self.text = Text(text, filename)
-        self.tokens, self.directives = active_tokens(self.text, self.macros)
-        self.problems: list[tuple[int, str]] = []
-        self.partner: dict[int, int] = {}
+        self.macros = self.host.definitions(predefined)
+        unit = Text(text, filename)
+        tokens, self.directives = active_tokens(unit, self.macros)
+        super().__init__(unit, tokens)
         self.functions: list[Function] = []
         self.definitions: list[Definition] = []
         self.shared: list[Statement] = []
@@ -122,44 +114,14 @@ class Outline:
         self.static_variables: list[Token] = []
         self._kernel_macros = self._macros_for_kernels()
         self.aliases: dict[str, str] = {}
-        for offset in self.text.unterminated:
-            self.problems.append((offset, "this comment is never closed"))
-        self._brackets()
         if not self.problems:
-            with contextlib.suppress(_Unreadable):  # its place and reason are among the problems
+            with contextlib.suppress(Unreadable):  # its place and reason are among the problems
                 self._walk()
         self.kernels, self.definition_of = self._kernels(name_expressions)
 
     def kernel(self, name: str) -> KernelInfo:
         """The kernel of a name or a name expression, spaces ignored. Raises UnknownKernel."""
         return find_kernel(self.kernels, name, self.text.filename)
-
-    def problem(self, token: Token, message: str) -> None:
-        self.problems.append((token.start, message))
-
-    def _brackets(self) -> None:
-        """Partner of each bracket: index to index. An unbalanced text is refused with the place of the bracket."""
-        pairs = {")": "(", "]": "[", "}": "{"}
-        opened: list[int] = []
-        for index, token in enumerate(self.tokens):
-            if token.kind != "punctuation":
-                continue
-            if token.text in "([{":
-                opened.append(index)
-            elif token.text in pairs:
-                if not opened:
-                    self.problem(token, f"{token.text!r} closes nothing")
-                    return
-                if self.tokens[opened[-1]].text != pairs[token.text]:
-                    line = self.text.position(token.start)[1]
-                    opening = self.tokens[opened[-1]]
-                    message = f"{opening.text!r} is never closed: the next bracket is {token.text!r} in line {line}"
-                    self.problem(opening, message)
-                    return
-                self.partner[index] = opened[-1]
-                self.partner[opened.pop()] = index
-        if opened:
-            self.problem(self.tokens[opened[-1]], f"{self.tokens[opened[-1]].text!r} is never closed")
 
     # ---- scopes and statements
 
@@ -227,7 +189,7 @@ class Outline:
             return _Scope("namespace", "".join(word for word in words[position + 1 :] if word != "inline"))
         if words[:1] == ["extern"] and len(words) == 2:
             return _Scope("extern")
-        callee = self._callee(start, opening)
+        callee = self.callee(start, opening)
         if callee is not None and "=" not in self._words_before(words, callee):
             return _Scope("function")
         for keyword in ("struct", "class", "union", "enum"):
@@ -240,69 +202,6 @@ class Outline:
     @staticmethod
     def _words_before(words: list[str], callee: str) -> list[str]:
         return words[: words.index(callee)] if callee in words else words
-
-    def top(self, start: int, end: int) -> list[Token]:
-        """Tokens of [start, end) outside brackets and outside the <...> of `template <...>`."""
-        result, index = [], start
-        while index < end:
-            token = self.tokens[index]
-            result.append(token)
-            if token.text == "template" and index + 1 < end and self.tokens[index + 1].text == "<":
-                index = self.angle_end(index + 1)
-            elif token.kind == "punctuation" and token.text in ("(", "[", "{") and self.partner.get(index, end) < end:
-                index = self.partner[index]
-            index += 1
-        return result
-
-    def angle_end(self, opening: int) -> int:
-        """Index of the ">" that closes the "<" at `opening`."""
-        depth, index = 0, opening
-        while index < len(self.tokens):
-            token = self.tokens[index]
-            if token.kind == "punctuation":
-                if token.text in ("(", "[", "{"):
-                    index = self.partner[index]
-                elif token.text == "<":
-                    depth += 1
-                elif token.text == ">":
-                    depth -= 1
-                    if depth == 0:
-                        return index
-                elif token.text == ";":
-                    break
-            index += 1
-        self.problem(self.tokens[opening], "'<' is never closed")
-        raise _Unreadable
-
-    def _callee(self, start: int, end: int) -> str | None:
-        """The name before the parameter list, where [start, end) is the head of a function; None otherwise."""
-        index = start
-        while index < end:
-            token = self.tokens[index]
-            if token.text == "template" and self.tokens[index + 1].text == "<":
-                index = self.angle_end(index + 1) + 1
-                continue
-            if token.kind == "punctuation" and token.text == "(":
-                before = self.tokens[index - 1] if index > start else token
-                if any(word.text == "operator" for word in self.tokens[max(start, index - 4) : index]):
-                    return "operator"
-                if before.text == ">":  # a specialisation: template <> __global__ void k<float>(…)
-                    before = self._before_angle(index - 1, start)
-                if before.kind == "name" and before.text not in self._WITH_ARGUMENTS:
-                    return before.text
-                index = self.partner[index]
-            index += 1
-        return None
-
-    def _before_angle(self, closing: int, start: int) -> Token:
-        """The token before the "<" that the ">" at `closing` ends."""
-        depth, index = 0, closing
-        while index > start:
-            depth += (self.tokens[index].text == ">") - (self.tokens[index].text == "<")
-            index -= 1
-            if depth == 0:
-                break
-        return self.tokens[index]
 
     @staticmethod
     def _path(scopes: list[_Scope]) -> str:
@@ -330,7 +229,7 @@ class Outline:
             end += 1
             if end >= len(self.tokens):
                 self.problem(self.tokens[index], "this __shared__ declaration has no ';' at its end")
-                raise _Unreadable
+                raise Unreadable
         return first, end
 
     # ---- kernels
@@ -394,28 +293,6 @@ class Outline:
             Definition(token.text, token, path, template, parameters, bounds, self.tokens[start], extern_c)
         )
 
-    def split(self, start: int, end: int) -> list[list[Token]]:
-        """Tokens of [start, end) cut at top-level commas; [] for an empty range."""
-        parts: list[list[Token]] = [[]]
-        index = start
-        angle = 0
-        while index < end:
-            token = self.tokens[index]
-            if token.kind == "punctuation" and token.text in ("(", "[", "{"):
-                parts[-1] += self.tokens[index : self.partner[index] + 1]
-                index = self.partner[index] + 1
-                continue
-            if token.text == "<" and index > start and self.tokens[index - 1].kind == "name":
-                angle += 1
-            elif token.text == ">" and angle:
-                angle -= 1
-            if token.text == "," and angle == 0:
-                parts.append([])
-            else:
-                parts[-1].append(token)
-            index += 1
-        return parts if parts != [[]] else []
-
     def _declaration(self, start: int, end: int, scopes: list[_Scope]) -> None:
         """Note a declaration outside functions that puts something into device memory."""
         header = self.top(start, end)
@@ -431,7 +308,7 @@ class Outline:
         memory = next((word for word in ("__constant__", "__device__") if word in words), None)
         if memory is None or in_class or set(words) & {"using", "typedef", "template", "friend"}:
             return
-        if self._callee(start, end) is not None:
+        if self.callee(start, end) is not None:
             return
         if "extern" in words and not any(scope.kind == "extern" for scope in scopes):
             mark = header[words.index(memory)]

@@ -70,6 +70,35 @@ _INSTEAD = {
     "string": "memcpy and memset need no header",
     "type_traits": "is_same and the like come from <cuda/std/type_traits>",
 }
+# Functions of host compilers (__builtin_popcount, __sync_fetch_and_add, __atomic_load_n), and those that NVRTC has too.
+_HOST_BUILTIN = re.compile(r"__builtin_(\w+)|__(?:sync|atomic)_(\w+)")
+_CUDA_BUILTINS = frozenset(
+    """addressof assume assume_aligned bit_cast expect is_constant_evaluated isfinite isinf isnan unreachable
+    COLUMN FILE FUNCTION LINE""".split()
+)
+_INSTEAD_OF_BUILTIN = {
+    "popcount": "__popc(x)",
+    "popcountl": "__popcll(x)",
+    "popcountll": "__popcll(x)",
+    "clz": "__clz(x)",
+    "clzl": "__clzll(x)",
+    "clzll": "__clzll(x)",
+    "ctz": "__ffs(x) - 1",
+    "ctzl": "__ffsll(x) - 1",
+    "ctzll": "__ffsll(x) - 1",
+    "ffs": "__ffs(x)",
+    "ffsll": "__ffsll(x)",
+    "bswap32": "__byte_perm(x, 0, 0x0123)",
+    "trap": "__trap()",
+    "inff": "CUDART_INF_F of <math_constants.h>",
+    "huge_valf": "CUDART_INF_F of <math_constants.h>",
+    "nanf": "CUDART_NAN_F of <math_constants.h>",
+    "fetch_and_add": "atomicAdd(p, x)",
+    "fetch_add": "atomicAdd(p, x)",
+    "load_n": "atomicAdd(p, 0), or a volatile read",
+    "store_n": "atomicExch(p, x)",
+    "synchronize": "__threadfence_system()",
+}
 _DIALECT = Path(__file__).resolve().parent / "include"  # a header that stands here is supported
 _INCLUDE = re.compile(r'#\s*include\s*[<"]([^>"]+)[>"]')
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -100,6 +129,8 @@ def find(tokens: list[Token], directives: list[Token]) -> list[tuple[int, str]]:
                 reason = None  # cuda::std: the compiler knows which names the dialect's headers have
             if token.text in ("new", "delete") and (token.text, previous) != ("delete", "=") and previous != "operator":
                 reason = f"the device heap ({token.text})"
+            if advice := _host_builtin(token.text):
+                found.append((token.start, advice))
             for pattern, thing in _PATTERNS:
                 if reason is None and pattern.fullmatch(token.text):
                     reason = thing
@@ -131,6 +162,21 @@ def _fixed_width(tokens: list[Token], directives: list[Token]) -> list[tuple[int
     return []
 
 
+def _host_builtin(name: str) -> str | None:
+    """What to say of a function that host compilers have and NVRTC has not; None for every other name."""
+    match = _HOST_BUILTIN.fullmatch(name)
+    if not match or match[1] in _CUDA_BUILTINS:
+        return None
+    instead = _INSTEAD_OF_BUILTIN.get(match[1] or match[2], "")
+    return f"{name!r} is a function of host compilers, NVRTC has none of that name{instead and ': write '}{instead}"
+
+
+def dialect_header(directive: Token) -> str | None:
+    """The header of the dialect that a directive includes; None for every other directive."""
+    include = _INCLUDE.match(directive.text)
+    return include[1] if include and (_DIALECT / include[1]).is_file() else None
+
+
 def _verb(reason: str) -> str:
     return "are not supported" if reason.partition(" (")[0].endswith("s") else "is not supported"
 
@@ -158,4 +204,6 @@ def _in_directive(directive: Token) -> list[tuple[int, str]]:
     for match in _WORD.finditer(directive.text):
         if reason := _NAMES.get(match[0]):
             found.append((directive.start + match.start(), f"{match[0]!r}: {reason} {_verb(reason)} on a CPU"))
+        if advice := _host_builtin(match[0]):
+            found.append((directive.start + match.start(), advice))
     return found

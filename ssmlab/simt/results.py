@@ -48,7 +48,7 @@ def read_report(results: structures.Results, report: Report, table: LineTable, n
     endless = any(finding.kind == "endless-loop" for finding in told)  # its counts are the watchdog's, not the kernel's
     counted = () if endless else stats
     report.lines = _lines(counted, report, table, names)
-    report.barriers = results.barriers_max
+    report.barriers = results.barriers
     report.barrier_lines = _barrier_lines(counted, report, table)
     report.bytes = _bytes(report.lines)
     report.shared_bytes += results.shared_bytes

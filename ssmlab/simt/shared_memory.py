@@ -37,7 +37,7 @@ class _Shared:
 
 @dataclass
 class _Specifiers:
-    """What stands before the declarators. body: the "{" of a class defined here; mixed: other words stand in the type."""
+    """What stands before the declarators. body: the "{" of a class; mixed: other words stand inside the type."""
 
     type: list[Token] = field(default_factory=list)
     alignment: list[Token] = field(default_factory=list)
@@ -206,8 +206,8 @@ class SharedDeclarations:
             dimensions += ["[(", span, ")]"]
         if align:
             holder = f"simt_aligned_{index}"
-            declaration = [f"struct {align} {holder} {{ ", *type_pieces, f"{pointers} value", *dimensions, "; }; "]
-            reference = [f"auto& {name} = simt_shared<{holder}, {index}, {here}>().value; "]
+            declaration = [f"struct {align} {holder} {{ ", *type_pieces, f"{pointers} simt_value", *dimensions, "; }; "]
+            reference = [f"auto& {name} = simt_shared<{holder}, {index}, {here}>().simt_value; "]
         else:
             declaration = [f"auto& {name} = simt_shared<", *type_pieces, pointers, *dimensions]
             reference = [f", {index}, {here}>(); "]

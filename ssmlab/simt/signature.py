@@ -250,7 +250,7 @@ def _without(words: list[str], name: str) -> str:
 
 
 class _CompiledParameter(ctypes.Structure):
-    """One row of a compiled signature table; the layout of `simt_thunks::parameter` in HELPER."""
+    """One row of a compiled signature table; the layout of simt_thunks::simt_parameter."""
 
     _fields_ = [
         ("name", ctypes.c_char_p),

@@ -3,7 +3,7 @@
 Interface (used by compiler.py, launch.py, lines.py, rawkernel.py)
 
     translate(text, filename="kernel.cu", options=(), name_expressions=()) -> Translation
-    Translation.text      C++: '#include "simt.h"', '#line 1 "<filename>"', the text with its lines kept, thunks
+    Translation.text      C++: headers, macros (preamble.py), the text with its lines kept, thunks
                .original  tokens.Text of what was given: .text, .position(offset), .find_line(file, line)
                .kernels   {name or expression: KernelInfo}  (signature.py)
                .shared    (SharedArray(index, name, filename, line, dynamic), ...)   index is INDEX of simt_shared
@@ -18,18 +18,17 @@ What becomes of the text
     __shared__ at file scope             the same reference (Here = void) at the top of each function that uses the name
     extern __shared__ T s[];             T* const s = (T*)simt_dynamic_shared();
     extern __shared__ at file scope      the same at the top of each function that uses the name
-    __shared__ alignas(16) T s[4];       struct alignas(16) simt_aligned_0 { T value[(4)]; };
-                                         auto& s = simt_shared<simt_aligned_0, …>().value;
+    __shared__ alignas(16) T s[4];       struct alignas(16) simt_aligned_0 { T simt_value[(4)]; };
+                                         auto& s = simt_shared<simt_aligned_0, …>().simt_value;
     __launch_bounds__(N)                 stays (a macro of simt.h that is empty); an enum before the kernel remembers N
     #pragma unroll, #pragma once         removed
     everything else                      stays as it is; simt.h gives it its meaning
 
 Symbols of the compiled library, besides the runtime's own
     void simt_thunk_<n>(void** arguments)                          calls kernel n, arguments[i] points to the i-th value
-    const simt_thunks::parameter* const simt_signature_<n>         its parameter list, exact (read by compiler.Library)
+    const simt_thunks::simt_parameter* const simt_signature_<n>    its exact parameter list (read by compiler.Library)
     const unsigned simt_bounds_of_<n>                              only where the kernel has __launch_bounds__
     const simt_global simt_globals[]                               the variables in device memory, ends with a null name
-        struct simt_global { const char* name; void* address; unsigned long long size; int constant; };
 """
 
 from __future__ import annotations
@@ -41,6 +40,7 @@ from . import refusals
 from .messages import CompileError, Problem
 from .options import HostOptions, host_options
 from .outline import Outline, UnknownKernel, find_kernel
+from .preamble import preamble, predefined
 from .rewriting import Rewriting
 from .shared_memory import SharedArray, SharedDeclarations
 from .signature import KernelInfo
@@ -101,7 +101,7 @@ def translate(
             UnknownKernel for an expression that names no kernel of the text; ValueError for an unknown option.
     """
     host = host_options(options)
-    outline = Outline(text, filename, tuple(options), tuple(name_expressions))
+    outline = Outline(text, filename, tuple(options), tuple(name_expressions), predefined(host))
     rewriting = Rewriting(text)
     for option in host.macros:
         if "__shared__" in option:
@@ -115,7 +115,7 @@ def translate(
     _stop_at_problems(outline)
     remember_launch_bounds(outline, rewriting)
     _remove_pragmas(outline, rewriting)
-    prefix = f'#include "simt.h"\n#line 1 "{_quoted(filename)}"\n'
+    prefix = preamble(host, outline.directives) + f'#line 1 "{_quoted(filename)}"\n'
     return Translation(
         text=prefix + rewriting.finish() + "\n" + thunks(outline, variables),
         original=outline.text,

@@ -68,7 +68,7 @@ class Print(ctypes.Structure):
 class Results(ctypes.Structure):
     _fields_ = [
         ("findings", c_uint32), ("stats", c_uint32), ("print_lost", c_uint32), ("order_limit", c_uint32),
-        ("findings_lost", c_uint64), ("accesses", c_uint64), ("barriers_min", c_uint64), ("barriers_max", c_uint64),
+        ("findings_lost", c_uint64), ("accesses", c_uint64), ("barriers", c_uint64),
         ("blocks_done", c_uint64), ("print_bytes", c_uint64), ("sites_lost", c_uint64), ("shared_bytes", c_uint64),
         ("request_bytes", c_uint64), ("finding", c_void_p), ("stat", c_void_p), ("print", c_void_p),
     ]  # fmt: skip

@@ -1,4 +1,7 @@
-"""What is emitted after the learner's text: how Python calls each kernel, and what it can ask of the library."""
+"""What is emitted after the learner's text: how Python calls each kernel, and what it can ask of the library.
+
+The learner's macros hold there: every name that is emitted begins with simt_ or SIMT_ (include/simt_thunks.h).
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,8 @@ def remember_launch_bounds(outline: Outline, rewriting: Rewriting) -> None:
             if definition.template is None:
                 text = f"enum {{ {name} = ({value}) }}; "
             else:
-                text = f"template <{spelled(definition.template)}> struct {name} {{ enum {{ value = ({value}) }}; }}; "
+                parameters = spelled(definition.template)
+                text = f"template <{parameters}> struct {name} {{ enum {{ simt_value = ({value}) }}; }}; "
             rewriting.insert(definition.first.start, text)
 
 
@@ -77,18 +81,20 @@ def _names(outline: Outline, statement: Statement) -> list[Token]:
 
 def thunks(outline: Outline, variables: tuple[GlobalVariable, ...]) -> str:
     """C++ for all kernels of an outline; `simt_thunk_<n>` and the others are listed at the top of source.py."""
-    out = [f'#line 1 "{THUNK_FILE}"', HELPER]
+    out = []
     for number, (name, info) in enumerate(outline.kernels.items()):
         out.append(f'#line 1 "{EXPRESSION_FILE}{number}"')
         out.append(
-            'extern "C" __attribute__((visibility("default"), no_sanitize_thread)) '
-            f"void {info.thunk}(void** arguments) {{ simt_thunks::call(&{name}, arguments); }}"
+            f"SIMT_THUNK void {info.thunk}(void** simt_arguments) "
+            f"{{ simt_thunks::simt_call(&{name}, simt_arguments); }}"
         )
-        out.append(_exported("simt_thunks::parameter* const", info.signature, f"simt_thunks::rows_of(&{name})"))
+        out.append(
+            _exported("simt_thunks::simt_parameter* const", info.signature, f"simt_thunks::simt_rows_of(&{name})")
+        )
         if info.bounds_symbol:
             definition = outline.definition_of[name]
             index = next(at for at, item in enumerate(outline.definitions) if item is definition)
-            arguments = name[name.index("<") :] + "::value" if info.is_template else ""
+            arguments = name[name.index("<") :] + "::simt_value" if info.is_template else ""
             value = f"(unsigned)::{definition.path}simt_bounds_{index}{arguments}"
             out.append(_exported("unsigned", info.bounds_symbol, value))
     rows = "".join(
@@ -96,66 +102,10 @@ def thunks(outline: Outline, variables: tuple[GlobalVariable, ...]) -> str:
         for variable in variables
     )
     out.append(f'#line 1 "{THUNK_FILE}"')
-    out.append("struct simt_global { const char* name; void* address; unsigned long long size; int constant; };")
-    out.append(
-        'extern "C" __attribute__((visibility("default"))) const simt_global simt_globals[] = '
-        f"{{ {rows}{{nullptr, nullptr, 0, 0}} }};"
-    )
+    out.append(f"SIMT_EXPORT const simt_global simt_globals[] = {{ {rows}{{nullptr, nullptr, 0, 0}} }};")
     return "\n".join(out) + "\n"
 
 
 def _exported(kind: str, name: str, value: str) -> str:
     """A constant that Python can read without running any code of the library."""
-    return f'extern "C" __attribute__((visibility("default"))) const {kind} {name}; const {kind} {name} = {value};'
-
-
-# Calls a kernel with the parameter list of its own type, and describes that list.
-HELPER = """\
-namespace simt_thunks {
-struct parameter { const char* name; unsigned size, alignment; char pointer, constant, kind; };
-template <class T> constexpr const char* name_of() { return __PRETTY_FUNCTION__; }
-template <class T> struct kind_of { static constexpr char value = __is_enum(T) ? 'i' : 's'; };
-template <class T> struct kind_of<T*> { static constexpr char value = 'p'; };
-#define SIMT_KIND(T, letter) template <> struct kind_of<T> { static constexpr char value = letter; };
-SIMT_KIND(void, 'v') SIMT_KIND(bool, 'b') SIMT_KIND(float, 'f') SIMT_KIND(double, 'f')
-SIMT_KIND(char, char(-1) < 0 ? 'i' : 'u') SIMT_KIND(signed char, 'i') SIMT_KIND(short, 'i') SIMT_KIND(int, 'i')
-SIMT_KIND(long, 'i') SIMT_KIND(long long, 'i') SIMT_KIND(unsigned char, 'u') SIMT_KIND(unsigned short, 'u')
-SIMT_KIND(unsigned, 'u') SIMT_KIND(unsigned long, 'u') SIMT_KIND(unsigned long long, 'u')
-#undef SIMT_KIND
-template <class T> struct plain { using type = T; static constexpr char constant = 0; };
-template <class T> struct plain<const T> { using type = T; static constexpr char constant = 1; };
-template <class T> struct plain<volatile T> { using type = T; static constexpr char constant = 0; };
-template <class T> struct plain<const volatile T> { using type = T; static constexpr char constant = 1; };
-template <class T, unsigned N = sizeof(T)> constexpr unsigned size_of(int) { return N; }
-template <class T> constexpr unsigned size_of(long) { return 0; }
-template <class T, unsigned N = alignof(T)> constexpr unsigned alignment_of(int) { return N; }
-template <class T> constexpr unsigned alignment_of(long) { return 1; }
-template <class T> struct measure {
-  static constexpr unsigned size = size_of<T>(0), alignment = alignment_of<T>(0);
-};
-template <> struct measure<void> { static constexpr unsigned size = 0, alignment = 1; };
-template <class R, class... P> struct measure<R(P...)> { static constexpr unsigned size = 0, alignment = 1; };
-template <class T> struct describe {
-  static constexpr parameter value = {name_of<T>(), measure<T>::size, measure<T>::alignment, 0, 0, kind_of<T>::value};
-};
-template <class T> struct describe<T*> {
-  using pointee = typename plain<T>::type;
-  static constexpr parameter value = {name_of<pointee>(), measure<pointee>::size, measure<pointee>::alignment,
-                                      1, plain<T>::constant, kind_of<pointee>::value};
-};
-template <class T> struct describe<T&> { static_assert(sizeof(T) == 0, "a kernel's parameter cannot be a reference"); };
-template <class... P> struct table {
-  static constexpr parameter rows[] = {describe<P>::value..., {nullptr, 0, 0, 0, 0, 0}};
-};
-template <class... P> constexpr const parameter* rows_of(void (*)(P...)) { return table<P...>::rows; }
-template <unsigned N, unsigned... I> struct caller : caller<N - 1, N - 1, I...> {};
-template <unsigned... I> struct caller<0, I...> {
-  template <class... P> __attribute__((no_sanitize_thread)) static void call(void (*kernel)(P...), void** arguments) {
-    kernel(*(P*)arguments[I]...);
-  }
-};
-template <class... P> __attribute__((no_sanitize_thread)) void call(void (*kernel)(P...), void** arguments) {
-  caller<sizeof...(P)>::call(kernel, arguments);
-}
-}
-"""
+    return f"SIMT_EXPORT const {kind} {name}; const {kind} {name} = {value};"

@@ -53,6 +53,7 @@ class Compiler:
             "-fno-stack-protector",
             "-fno-strict-aliasing",
             "-fno-threadsafe-statics",
+            "-fsigned-char",  # as on x86: the same text means the same on every machine
             "-fvisibility=hidden",
         ]
         if sys.platform == "win32":
@@ -68,7 +69,8 @@ class Compiler:
         else:
             flags += ["-fno-caret-diagnostics", "-Wno-unknown-pragmas"]
         if self.kind == "zig":
-            flags += ["-fno-sanitize=undefined", "-mcpu=baseline"]  # not the builder's CPU: caches may be shared
+            # Not the builder's CPU: caches may be shared. Zig defines NDEBUG with -O2: assert is the kernel's to drop.
+            flags += ["-fno-sanitize=undefined", "-mcpu=baseline", "-UNDEBUG"]
         flags += ["-Werror=vla", "-Werror=return-type"]  # CUDA refuses the first and warns about the second
         if mode == "native":
             return [*flags, "-O2"]

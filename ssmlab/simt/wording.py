@@ -75,6 +75,15 @@ def _global_race(f: Facts) -> tuple[str, str]:
         f"thread {f.thread} of block {f.block} {_DOES[f.access]} {_what(f)}, and {second}thread {f.other_thread} "
         f"of block {f.other_block} {_DOES[f.other_access]} the same place: nothing decides which comes first"
     )
+    if f.variant == 1:
+        return detail, (
+            "the flag was put up without a fence after the value: write the value, then __threadfence(), then the flag."
+        )
+    if f.variant == 2:
+        return detail, (
+            "the flag was read, but no fence follows: read the flag, then __threadfence() (or __syncthreads()), then "
+            "the value."
+        )
     return detail, (
         "blocks run in any order. Give each block its own part, use atomics, start a second kernel, or pass the value "
         "on by a flag: value, __threadfence(), volatile or atomic flag; and flag, __threadfence(), value."

@@ -23,7 +23,7 @@ void v1_without_b0(const float* __restrict__ a, const float* __restrict__ b, flo
         if (t >= reach) {
             mine = then(span[t - reach], mine);  //! race
         }
-        __syncthreads();                                    // B1: everyone has looked before a span is overwritten
+        __syncthreads();                                    // B1: all have looked before one overwrites
     }
 
     if (t < length) {

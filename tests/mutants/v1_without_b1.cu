@@ -19,7 +19,7 @@ void v1_without_b1(const float* __restrict__ a, const float* __restrict__ b, flo
 
     for (int reach = 1; reach < TILE; reach *= 2) {         // mine covers the `reach` steps that end at t
         span[t] = mine;  //! race
-        __syncthreads();                                    // B0: every span is written before anyone looks left
+        __syncthreads();                                    // B0: all spans are written before anyone looks
         if (t >= reach) {
             mine = then(span[t - reach], mine);  //! race
         }

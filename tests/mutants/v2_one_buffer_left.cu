@@ -17,11 +17,11 @@ void v2_one_buffer_left(const float* __restrict__ a, const float* __restrict__ b
 
     float2 mine = t < length ? make_float2(a[at], b[at]) : identity();
 
-    int now = 0;                                            // which buffer has its turn, private to the thread
+    int now = 0;                                            // whose turn it is, private to the thread
     for (int reach = 1; reach < TILE; reach *= 2) {         // mine covers the `reach` steps that end at t
         span[now][t] = mine;  //! race
-        __syncthreads();                                    // B0: span[now] is written before anyone looks left in it,
-                                                            //     and nobody looks into span[1 - now] any more
+        __syncthreads();                                    // B0: span[now] is written before anyone looks,
+                                                            //     and nobody looks into the other any more
         if (t >= reach) {
             mine = then(span[now][t - reach], mine);  //! race
         }

@@ -17,7 +17,7 @@ void v2_without_b0(const float* __restrict__ a, const float* __restrict__ b, flo
 
     float2 mine = t < length ? make_float2(a[at], b[at]) : identity();
 
-    int now = 0;                                            // which buffer has its turn, private to the thread
+    int now = 0;                                            // whose turn it is, private to the thread
     for (int reach = 1; reach < TILE; reach *= 2) {         // mine covers the `reach` steps that end at t
         span[now][t] = mine;  //! race
         // B0 is missing here

@@ -10,10 +10,10 @@
 static_assert(TILE >= 32 && TILE <= 1024 && (TILE & (TILE - 1)) == 0, "TILE: a power of two in [32, 1024]");
 
 constexpr int WARPS = TILE / 32;
-constexpr unsigned ALL = 0xffffffffu;                       // every lane of the warp takes part in every shuffle
+constexpr unsigned ALL = 0xffffffffu;                       // all lanes of the warp take part in each shuffle
 
 __device__ __forceinline__ float2 warp_scan(float2 mine, int lane) {
-    for (int reach = 1; reach < 32; reach *= 2) {           // mine covers the `reach` lanes that end at this one
+    for (int reach = 1; reach < 32; reach *= 2) {           // mine covers the `reach` lanes that end here
         const float2 left = make_float2(__shfl_up_sync(ALL, mine.x, reach), __shfl_up_sync(ALL, mine.y, reach));
         if (lane >= reach) {
             mine = then(left, mine);
@@ -40,7 +40,7 @@ void v3_without_b0(const float* __restrict__ a, const float* __restrict__ b, flo
 
     // Each warp scans the totals for itself: a few combines twice are cheaper than a second barrier.
     const float2 upto = warp_scan(lane < WARPS ? total[lane] : identity(), lane);  //! race
-    const int last = warp > 0 ? warp - 1 : 0;               // the warp whose running total comes before this one
+    const int last = warp > 0 ? warp - 1 : 0;               // the warp whose total comes before this one
     const float2 before = make_float2(__shfl_sync(ALL, upto.x, last), __shfl_sync(ALL, upto.y, last));
     if (warp > 0) {
         mine = then(before, mine);

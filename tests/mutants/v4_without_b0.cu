@@ -36,25 +36,25 @@ void v4_without_b0(const float* __restrict__ a, const float* __restrict__ b, flo
         }
     }
 
-    if (t == 0) {                                           // thread 0 combined the root, and clears it: no barrier
+    if (t == 0) {                                           // thread 0 made the root, clears it: no barrier
         decay[TILE - 1] = identity().x;                     // nothing comes before the whole row  //! race
         state[TILE - 1] = identity().y;  //! race
     }
 
     for (int reach = TILE / 2; reach > 0; reach /= 2) {     // down: every node now holds what came before it
-        __syncthreads();                                    // B1: the parent is written before its children are
+        __syncthreads();                                    // B1: the parent is written before its children
         const int right = 2 * reach * (t + 1) - 1;
         const int left = right - reach;
         if (right < TILE) {
             const float2 before = make_float2(decay[right], state[right]);
             const float2 after = then(before, make_float2(decay[left], state[left]));
-            decay[left] = before.x;                         // before the left child: what came before the parent
+            decay[left] = before.x;                         // before the left: what came before the parent
             state[left] = before.y;
-            decay[right] = after.x;                         // before the right child: that, then the left child
+            decay[right] = after.x;                         // before the right: that, then the left child
             state[right] = after.y;
         }
     }
-    __syncthreads();                                        // B2: every leaf is written before its owner reads it
+    __syncthreads();                                        // B2: all leaves are written before one is read
 
     for (int k = 0; k < 2; ++k) {
         const int step = t + k * (TILE / 2);

@@ -25,7 +25,7 @@ void v4_without_b1(const float* __restrict__ a, const float* __restrict__ b, flo
     }
 
     for (int reach = 1; reach < TILE; reach *= 2) {         // up: the right child becomes left, then right
-        __syncthreads();                                    // B0: both children are written before they are combined
+        __syncthreads();                                    // B0: both children are written, then combined
         const int right = 2 * reach * (t + 1) - 1;
         const int left = right - reach;
         if (right < TILE) {
@@ -36,7 +36,7 @@ void v4_without_b1(const float* __restrict__ a, const float* __restrict__ b, flo
         }
     }
 
-    if (t == 0) {                                           // thread 0 combined the root, and clears it: no barrier
+    if (t == 0) {                                           // thread 0 made the root, clears it: no barrier
         decay[TILE - 1] = identity().x;                     // nothing comes before the whole row  //! race
         state[TILE - 1] = identity().y;  //! race
     }
@@ -48,13 +48,13 @@ void v4_without_b1(const float* __restrict__ a, const float* __restrict__ b, flo
         if (right < TILE) {
             const float2 before = make_float2(decay[right], state[right]);  //! race
             const float2 after = then(before, make_float2(decay[left], state[left]));  //! race
-            decay[left] = before.x;  // before the left child: what came before the parent  //! race
+            decay[left] = before.x;  // before the left: what came before the parent  //! race
             state[left] = before.y;  //! race
-            decay[right] = after.x;  // before the right child: that, then the left child  //! race
+            decay[right] = after.x;  // before the right: that, then the left child  //! race
             state[right] = after.y;  //! race
         }
     }
-    __syncthreads();                                        // B2: every leaf is written before its owner reads it
+    __syncthreads();                                        // B2: all leaves are written before one is read
 
     for (int k = 0; k < 2; ++k) {
         const int step = t + k * (TILE / 2);

@@ -11,13 +11,13 @@ static_assert(TILE >= 32 && TILE <= 1024 && (TILE & (TILE - 1)) == 0, "TILE: a p
 
 constexpr int SLOTS = TILE + TILE / 32;
 
-__device__ __forceinline__ int slot(int node) {             // where a node lives: 32 words, then one empty word
+__device__ __forceinline__ int slot(int node) {             // where a node lives: one empty word after 32
     return node + node / 32;
 }
 
 extern "C" __global__ __launch_bounds__(TILE / 2)
 void v5_padding_overrun(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ h, int length) {
-    __shared__ float decay[TILE];                           // decay[slot(i)], state[slot(i)]: the pair of tree node i,
+    __shared__ float decay[TILE];                           // at slot(i) of both: the pair of tree node i,
     __shared__ float state[SLOTS];                          // the node whose steps end at step i
     const int t = threadIdx.x;                              // 0 <= t < TILE / 2
     const long long row = blockIdx.x * (long long)length;
@@ -31,7 +31,7 @@ void v5_padding_overrun(const float* __restrict__ a, const float* __restrict__ b
     }
 
     for (int reach = 1; reach < TILE; reach *= 2) {         // up: the right child becomes left, then right
-        __syncthreads();                                    // B0: both children are written before they are combined
+        __syncthreads();                                    // B0: both children are written, then combined
         const int right = 2 * reach * (t + 1) - 1;
         const int left = right - reach;
         if (right < TILE) {
@@ -42,25 +42,25 @@ void v5_padding_overrun(const float* __restrict__ a, const float* __restrict__ b
         }
     }
 
-    if (t == 0) {                                           // thread 0 combined the root, and clears it: no barrier
+    if (t == 0) {                                           // thread 0 made the root, clears it: no barrier
         decay[slot(TILE - 1)] = identity().x;               // nothing comes before the whole row  //! out-of-bounds
         state[slot(TILE - 1)] = identity().y;
     }
 
     for (int reach = TILE / 2; reach > 0; reach /= 2) {     // down: every node now holds what came before it
-        __syncthreads();                                    // B1: the parent is written before its children are
+        __syncthreads();                                    // B1: the parent is written before its children
         const int right = 2 * reach * (t + 1) - 1;
         const int left = right - reach;
         if (right < TILE) {
             const float2 before = make_float2(decay[slot(right)], state[slot(right)]);  //! out-of-bounds
             const float2 after = then(before, make_float2(decay[slot(left)], state[slot(left)]));
-            decay[slot(left)] = before.x;                   // before the left child: what came before the parent
+            decay[slot(left)] = before.x;                   // before the left: what came before the parent
             state[slot(left)] = before.y;
-            decay[slot(right)] = after.x;  // before the right child: that, then the left child  //! out-of-bounds
+            decay[slot(right)] = after.x;  // before the right: that, then the left child  //! out-of-bounds
             state[slot(right)] = after.y;
         }
     }
-    __syncthreads();                                        // B2: every leaf is written before its owner reads it
+    __syncthreads();                                        // B2: all leaves are written before one is read
 
     for (int k = 0; k < 2; ++k) {
         const int step = t + k * (TILE / 2);

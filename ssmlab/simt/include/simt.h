@@ -1,8 +1,8 @@
 // simt.h -- CUDA C++ for a host compiler: included before every translated kernel, in both modes.
 //
 // Barriers, votes and fences are macros for the runtime's functions (runtime/abi.h), shuffles and atomics overloads for
-// the types that CUDA has.  None is always_inline or hidden from the hooks: the runtime finds the learner's line through
-// the calls that lead to it.
+// the types that CUDA has.  None is always_inline or hidden from the hooks: the runtime finds the learner's line
+// through the calls that lead to it.
 #pragma once
 #include "../runtime/abi.h"
 #include "simt_vectors.h"
@@ -134,7 +134,9 @@ SIMT_EXCHANGES(double)
 #undef SIMT_EXCHANGES
 
 #define SIMT_REDUCTIONS(T, MIN, MAX)                                                                                  \
-    inline T __reduce_add_sync(unsigned mask, T value) { return (T)simt_reduce(mask, SIMT_REDUCE_ADD, (unsigned)value); } \
+    inline T __reduce_add_sync(unsigned mask, T value) {                                                              \
+        return (T)simt_reduce(mask, SIMT_REDUCE_ADD, (unsigned)value);                                                \
+    }                                                                                                                 \
     inline T __reduce_min_sync(unsigned mask, T value) { return (T)simt_reduce(mask, MIN, (unsigned)value); }         \
     inline T __reduce_max_sync(unsigned mask, T value) { return (T)simt_reduce(mask, MAX, (unsigned)value); }
 SIMT_REDUCTIONS(int, SIMT_REDUCE_MIN, SIMT_REDUCE_MAX)

@@ -6,8 +6,8 @@
 // (no always_inline, no no_sanitize), else its accesses are blamed on the header.
 //
 // Modes       checked: this library's kernels are compiled with -O0 -g -gdwarf-4 -fsanitize=thread -fsanitize=bounds
-//             -fsanitize-coverage=trace-pc and linked with runtime/checked.cpp;
-//             native: -O2 and runtime/native.cpp (trace-pc optional: gives native mode its watchdog).
+//             -fsanitize-coverage=trace-pc and linked with runtime.cpp compiled with -DSIMT_CHECKED=1;
+//             native: -O2 and runtime.cpp with -DSIMT_CHECKED=0 (trace-pc optional: for threads that poll for others).
 // Linking     freestanding: no C++ library, no exceptions, -nostdlib -shared; memcpy, memset, memmove and vsnprintf
 //             come from the C library that the Python process has loaded.
 // Two lists   the first part is for kernels and headers, the second for launch.py.
@@ -38,8 +38,8 @@ SIMT_API __attribute__((const)) SimtIndex simt_block_shape();
 SIMT_API __attribute__((const)) SimtIndex simt_grid_shape();
 SIMT_API __attribute__((const)) int simt_lane();                 // linear thread index modulo 32
 
-// Shared memory of the calling block.  `index` is the number that the translator gave to the declaration, `instance` any
-// address that differs between the instances of a template that holds it, `type` a text with "T = <type>" in it.
+// Shared memory of the calling block.  `index` is the number that the translator gave to the declaration, `instance`
+// any address that differs between the instances of a template that holds it, `type` a text with "T = <type>" in it.
 SIMT_API void* simt_shared_array(int index, const void* instance, size_t bytes, size_t alignment, const char* type);
 SIMT_API void* simt_dynamic_shared();
 SIMT_API size_t simt_dynamic_shared_bytes();
@@ -52,7 +52,7 @@ SIMT_API int simt_barrier_or(int predicate);
 SIMT_API void simt_grid_barrier();                               // all blocks; needs all of them resident
 
 // Warp-wide.  `mask` names lanes; only simt_warp_barrier orders memory (CUDA: shuffles and votes do not).
-SIMT_API void simt_warp_barrier(unsigned mask);                  // __syncwarp, and sync() of a tile with the tile's lanes
+SIMT_API void simt_warp_barrier(unsigned mask);        // __syncwarp, and sync() of a tile with the tile's lanes
 enum { SIMT_SHUFFLE_INDEX, SIMT_SHUFFLE_UP, SIMT_SHUFFLE_DOWN, SIMT_SHUFFLE_XOR };
 SIMT_API uint64_t simt_shuffle(unsigned mask, uint64_t value, int mode, int operand, int width);
 enum { SIMT_VOTE_BALLOT, SIMT_VOTE_ANY, SIMT_VOTE_ALL };
@@ -74,7 +74,7 @@ SIMT_API uint64_t simt_atomic(int operation, int type, void* address, uint64_t o
 enum { SIMT_FENCE_BLOCK, SIMT_FENCE_DEVICE, SIMT_FENCE_SYSTEM };
 SIMT_API void simt_fence(int scope);
 SIMT_API void simt_sleep(unsigned nanoseconds);
-SIMT_API int64_t simt_clock();                                   // checked: steps of this thread; native: cycles. Not a time.
+SIMT_API int64_t simt_clock();        // checked: steps of this thread; native: cycles. Not a time.
 SIMT_API int simt_printf(const char* format, ...) __attribute__((format(printf, 1, 2)));
 SIMT_API void simt_assert_failed(const char* expression, const char* file, int line);    // ends the launch
 SIMT_API void simt_trap();                                                               // ends the launch
@@ -130,9 +130,21 @@ SIMT_API uint64_t simt_region_bytes(const SimtLaunch*, int region);
 SIMT_API uint32_t simt_run(SimtLaunch*);            // 0: finished, 1: abandoned (see the last finding)
 
 // What checked mode leaves at the start of REGION_RESULTS.
-enum SimtKind { KIND_RACE, KIND_GLOBAL_RACE, KIND_OUT_OF_BOUNDS, KIND_MISALIGNED, KIND_UNINITIALISED, KIND_DIVERGENT_BARRIER,
-                KIND_DEADLOCK, KIND_INVALID_MASK, KIND_WILD_ACCESS, KIND_ENDLESS_LOOP, KIND_STACK_OVERFLOW, KIND_ASSERT,
-                KIND_LOCAL_ESCAPE };
+enum SimtKind {
+    KIND_RACE,
+    KIND_GLOBAL_RACE,
+    KIND_OUT_OF_BOUNDS,
+    KIND_MISALIGNED,
+    KIND_UNINITIALISED,
+    KIND_DIVERGENT_BARRIER,
+    KIND_DEADLOCK,
+    KIND_INVALID_MASK,
+    KIND_WILD_ACCESS,
+    KIND_ENDLESS_LOOP,
+    KIND_STACK_OVERFLOW,
+    KIND_ASSERT,
+    KIND_LOCAL_ESCAPE
+};
 enum SimtAccess { ACCESS_READ, ACCESS_WRITE, ACCESS_ATOMIC, ACCESS_NONE };
 enum SimtSpace { SPACE_SHARED, SPACE_GLOBAL, SPACE_OTHER };
 
@@ -151,7 +163,7 @@ struct SimtFinding {
     const char* text;                // assert: the expression
 };
 
-struct SimtStats {                   // one place in the code that touches memory; access NONE: a barrier, `requests` times passed
+struct SimtStats {        // one place in the code that touches memory; access NONE: a barrier, `requests` times passed
     uint32_t line, space, access, size;
     uint64_t objects;                // bit i: touched object i (shared: declaration + 1, 0 dynamic; global: buffer)
     uint64_t requests, lanes;        // lanes: sum of active lanes
@@ -168,7 +180,7 @@ struct SimtPrint { uint64_t block; uint32_t interval, thread, bytes, reserved; }
 struct SimtResults {
     uint32_t findings, stats, print_lost, order_limit;   // order_limit: not 0 if some checks had to be left out
     uint64_t findings_lost, accesses;
-    uint64_t barriers_min, barriers_max;    // executed __syncthreads per block
+    uint64_t barriers;                      // __syncthreads that a block passed: the most of all blocks
     uint64_t blocks_done, print_bytes;
     uint64_t sites_lost;                    // accesses left out of the statistics
     uint64_t shared_bytes;                  // of the static arrays, without the gaps between them

@@ -34,7 +34,8 @@ SIMT_INLINE u16 site_of_access(Fiber* fiber, void* pc, u32 space, u32 access, u3
 static SIMT_NOINLINE void refuse_wild(Fiber* fiber, u64 address, u32 size, u8 kind, void* pc) {
     const SimtLaunch* launch = fiber->block->machine->launch;
     u32 line = learner_line(fiber, pc);
-    if (fiber->checks.frame_in_doubt && line == fiber->checks.doubt_line) abandon(fiber);    // its index was told already
+    if (fiber->checks.frame_in_doubt && line == fiber->checks.doubt_line)
+        abandon(fiber);    // its index was told already
     if (address - (u64)launch->region[REGION_STACKS] < launch->region_bytes[REGION_STACKS]) {
         u64 stack = (address - (u64)stack_of(launch, 0)) / STACK_BYTES;
         SimtFinding finding = finding_of(fiber, KIND_LOCAL_ESCAPE, 0, line);
@@ -45,13 +46,14 @@ static SIMT_NOINLINE void refuse_wild(Fiber* fiber, u64 address, u32 size, u8 ki
         }
         refuse(fiber, finding, address, size, kind);
     }
-    u32 variant = address < 65536                                                                          ? WILD_NULL
+    u32 variant = address < 65536                                                                    ? WILD_NULL
                   : address - (u64)launch->region[REGION_ARENA] < launch->region_bytes[REGION_ARENA] ? WILD_OTHER_SHARED
-                                                                                                           : WILD_NOWHERE;
+                                                                                                     : WILD_NOWHERE;
     refuse(fiber, finding_of(fiber, KIND_WILD_ACCESS, variant, line), address, size, kind);
 }
 
-static void report_outside(Fiber* fiber, u32 line, u32 space, int32_t object, i64 offset, u64 object_bytes, u32 size, u8 kind) {
+static void report_outside(Fiber* fiber, u32 line, u32 space, int32_t object, i64 offset, u64 object_bytes, u32 size,
+                           u8 kind) {
     SimtFinding finding = finding_of(fiber, KIND_OUT_OF_BOUNDS, space == SPACE_SHARED ? OUT_SHARED : OUT_GLOBAL, line);
     finding.access = access_word(kind);
     finding.space = space, finding.object = object, finding.offset = offset, finding.size = size;
@@ -67,7 +69,8 @@ static SIMT_NOINLINE void outside_shared(Fiber* fiber, u32 offset, u32 size, u8 
     const SharedArray* nearest = &block->arrays[0];
     for (u32 i = 0; i < block->array_count; i++)
         if (block->arrays[i].offset <= offset && (block->arrays[i].bytes || i)) nearest = &block->arrays[i];
-    report_outside(fiber, learner_line(fiber, pc), SPACE_SHARED, nearest->index, (i64)offset - nearest->offset, nearest->bytes, size, kind);
+    report_outside(fiber, learner_line(fiber, pc), SPACE_SHARED, nearest->index, (i64)offset - nearest->offset,
+                   nearest->bytes, size, kind);
 }
 
 SIMT_INLINE void access_shared(Fiber* fiber, u32 offset, u32 size, u8 kind, void* pc) {
@@ -99,7 +102,8 @@ static SIMT_NOINLINE void outside_global(Fiber* fiber, u64 address, u32 size, u8
         if (distance < least) least = distance, nearest = i;
     }
     const SimtBuffer& buffer = launch->buffers[nearest];
-    report_outside(fiber, learner_line(fiber, pc), SPACE_GLOBAL, (int32_t)nearest, (i64)(address - buffer.address), buffer.bytes, size, kind);
+    report_outside(fiber, learner_line(fiber, pc), SPACE_GLOBAL, (int32_t)nearest, (i64)(address - buffer.address),
+                   buffer.bytes, size, kind);
 }
 
 SIMT_INLINE void access_global(Fiber* fiber, u32 number, u64 address, u32 size, u8 kind, void* pc) {
@@ -116,7 +120,8 @@ SIMT_INLINE void access_global(Fiber* fiber, u32 number, u64 address, u32 size, 
     while (from < end) {
         u64 word = from / 4, upto = smaller(end, word * 4 + 4);
         u8 mask = (u8)(((1u << (upto - from)) - 1) << from % 4);
-        check_global_word(fiber, word, address + (from - start), mask, kind, site, number, (i64)(offset + (from - start)), size);
+        check_global_word(fiber, word, address + (from - start), mask, kind, site, number,
+                          (i64)(offset + (from - start)), size);
         from = upto;
     }
 }

@@ -1,7 +1,7 @@
 // A block's shared memory: the dynamic part first, then each static array when its block first meets the declaration.
 //
-// Checked mode leaves a gap behind each array, so that running past its end is seen, and fills new memory with a pattern
-// that is NaN as half, float and double and a huge number as int.
+// Checked mode leaves a gap behind each array, so that running past its end is seen, and fills new memory with a
+// pattern that is NaN as half, float and double and a huge number as int.
 #pragma once
 #include "scheduler.h"
 
@@ -15,7 +15,8 @@ static constexpr u32 UNWRITTEN = 0x7FFFFFFFu;
 
 SIMT_INLINE u32 round_up(u64 n, u64 step) { return (u32)((n + step - 1) / step * step); }
 
-static SharedArray* new_array(Block* block, int index, const void* instance, u64 bytes, u64 alignment, const char* type) {
+static SharedArray* new_array(Block* block, int index, const void* instance, u64 bytes, u64 alignment,
+                              const char* type) {
     u32 offset = round_up(block->arena_used, larger<u64>(alignment, ARENA_ALIGNMENT));
     if (block->array_count == MOST_SHARED_ARRAYS || offset + bytes + ARENA_GAP > block->machine->launch->arena_bytes)
         return nullptr;
@@ -34,13 +35,14 @@ static void open_arena(Block* block) {
     new_array(block, -1, nullptr, block->machine->launch->dynamic_shared, 4, "");
 }
 
-static void too_much_shared(Fiber*);             // checked.cpp, native.cpp
+static void too_much_shared(Fiber*);             // checked.h, native.h
 
 SIMT_API void* simt_shared_array(int index, const void* instance, size_t bytes, size_t alignment, const char* type) {
     Fiber* fiber = current();
     Block* block = fiber->block;
     for (u32 i = 1; i < block->array_count; i++)
-        if (block->arrays[i].index == index && block->arrays[i].instance == instance) return block->arena + block->arrays[i].offset;
+        if (block->arrays[i].index == index && block->arrays[i].instance == instance)
+            return block->arena + block->arrays[i].offset;
     SharedArray* array = new_array(block, index, instance, bytes, alignment, type);
     if (!array) {
         too_much_shared(fiber);

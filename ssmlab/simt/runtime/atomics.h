@@ -34,7 +34,8 @@ template <class T, class Bits> SIMT_INLINE Bits bits_of(T value) {
 }
 
 // One compare-and-swap loop serves every operation; `Bits` is the integer type of T's size.
-template <class T, class Bits> SIMT_INLINE u64 update(int operation, void* address, u64 operand, u64 compare, bool& changed) {
+template <class T, class Bits>
+SIMT_INLINE u64 update(int operation, void* address, u64 operand, u64 compare, bool& changed) {
     Bits* place = (Bits*)address;
     Bits old = __atomic_load_n(place, __ATOMIC_RELAXED), next;
     do {

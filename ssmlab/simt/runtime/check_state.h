@@ -19,7 +19,6 @@ struct FiberChecks {
     bool dirty;                  // order.h: has written to global memory since its last fence
     void* frames[DEEPEST_FRAME]; // where each function was called from
     u32 wait_line;               // of the barrier, exchange … it waits at
-    u64 wait_path;               // and of the calls that led there
     u64 loop_frame;              // endless loops: the outermost function seen since the budget ran out,
     u32 loop_line, loop_end;     // and its first and last line
     u32 doubt_line;              // of the index behind frame_in_doubt
@@ -28,10 +27,14 @@ struct FiberChecks {
     // order.h
     u32 fenced;                  // snapshot made by its last fence
     u32 pending;                 // flags it has read since its last fence or barrier
+    bool read_unfenced;          // has read a flag that was put up without a fence after plain values
+    u64 strong_word;             // word + 1 of its last volatile or atomic write since its last fence
+    u64 told_word;        // word + 1 of the last flag read that was put up without a fence after a volatile value,
+    u32 told_block;              // and who put it up
 };
 
 struct WarpChecks {
-    u32 time;                    // grows with each __syncwarp, fence and flag of the warp; 0 at each barrier of the block
+    u32 time;        // grows with each __syncwarp, fence and flag of the warp; 0 at each barrier of the block
     u32 known_interval;          // `known` is all 0 unless this is the present interval
     u32 known[32][32];           // known[i][j] = t: what lane j did before time t comes before what lane i does now
     RequestSlot** page[MOST_PAGES];
@@ -43,7 +46,6 @@ struct PendingRead;
 struct BlockChecks {
     u32 birth;                   // first interval of this block
     u32 interval;                // from barrier to barrier; numbers are never used twice
-    u32 interval_index;          // 0, 1, 2 … within the block
     u32 link_first, link_used, link_end;
     u32 barrier_line, barrier_thread;
     u16 barrier_site;

@@ -2,7 +2,7 @@
 #pragma once
 #include "model.h"
 
-static Fiber nobody;                             // "runs" while the library is loaded: static constructors have hooks too
+static Fiber nobody;        // "runs" while the library is loaded: static constructors have hooks too
 static Fiber* running = &nobody;
 static u64 most_steps = ~0ull;                   // watchdog
 static Fiber* current() { return running; }
@@ -32,7 +32,7 @@ SIMT_API uint64_t simt_region_bytes(const SimtLaunch* launch, int region) {
     u64 shared_links = resident * arena_words(launch) * SHARED_LINKS_A_WORD;
     switch (region) {
     case REGION_STACKS: return STACK_GUARD + resident * threads * STACK_BYTES;
-    case REGION_FIBERS: return resident * threads * sizeof(Fiber);
+    case REGION_FIBERS: return (resident * threads + FIBERS_AHEAD) * sizeof(Fiber);
     case REGION_BLOCKS: return sizeof(Machine) + resident * sizeof(Block) + (launch->block_order ? blocks * 8 : 0);
     case REGION_ARENA: return resident * launch->arena_bytes;
     case REGION_SHARED_CELLS: return resident * shared_cells_of_block(launch);
@@ -41,7 +41,8 @@ SIMT_API uint64_t simt_region_bytes(const SimtLaunch* launch, int region) {
     case REGION_REQUESTS: return request_bytes();
     case REGION_ORDER: return order_bytes();
     case REGION_SITES: return sites_bytes(launch);
-    case REGION_RESULTS: return sizeof(SimtResults) + MOST_FINDINGS * sizeof(SimtFinding) + MOST_SITES * sizeof(SimtStats) + PRINT_BYTES;
+    case REGION_RESULTS:
+        return sizeof(SimtResults) + MOST_FINDINGS * sizeof(SimtFinding) + MOST_SITES * sizeof(SimtStats) + PRINT_BYTES;
     default: return 0;
     }
 }
@@ -52,7 +53,6 @@ static void open_results(const SimtLaunch* launch) {
     results->finding = (SimtFinding*)(results + 1);
     results->stat = (SimtStats*)(results->finding + MOST_FINDINGS);
     results->print = (char*)(results->stat + MOST_SITES);
-    results->barriers_min = ~0ull;
     memset(results->stat, 0, MOST_SITES * sizeof(SimtStats));
     open_findings();
 }

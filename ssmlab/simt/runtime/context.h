@@ -1,5 +1,5 @@
-// A context is a stack and a place on it.  Switching costs about 3 ns with the assembly here: it saves the registers that
-// a called function must keep, changes the stack pointer and returns on the other stack.
+// A context is a stack and a place on it.  Switching costs about 3 ns with the assembly here: it saves the registers
+// that a called function must keep, changes the stack pointer and returns on the other stack.
 //
 // x86-64 and aarch64: assembly.  Windows: its own fibers.  Any other POSIX: ucontext (slow: two system calls a switch).
 #pragma once
@@ -56,8 +56,7 @@ struct Context { void* stack_pointer; };
 extern "C" void simt_switch(void** save_here, void* go_there) __attribute__((visibility("hidden")));
 
 #if defined(__x86_64__)
-static constexpr u32 SAVED_WORDS = 6;            // rbp rbx r12-r15; the return address lies above them
-static constexpr u32 RETURN_WORD = 6;
+static constexpr u32 RETURN_WORD = 6;            // above rbp rbx r12-r15
 static constexpr u32 FRAME_WORDS = 8;            // keeps the stack pointer at 16 n + 8 on entry of a function
 asm(".text\n.p2align 4\n.globl " SIMT_SYMBOL("simt_switch") "\n" SIMT_HIDDEN("simt_switch")
     SIMT_SYMBOL("simt_switch") ":\n"

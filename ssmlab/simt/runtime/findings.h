@@ -17,7 +17,8 @@ static bool same_finding(const SimtFinding& a, const SimtFinding& b) {
 
 static SimtFinding* add_finding(const SimtFinding& finding) {
     u64 hash = finding.kind * 31 + finding.line;
-    hash = (hash * 0x9E3779B97F4A7C15u + finding.other_line) * 0x9E3779B97F4A7C15u + (u32)finding.object * 8 + finding.variant;
+    hash = (hash * 0x9E3779B97F4A7C15u + finding.other_line) * 0x9E3779B97F4A7C15u + (u32)finding.object * 8 +
+           finding.variant;
     hash = (hash * 0x9E3779B97F4A7C15u + finding.access * 4 + finding.other_access) >> 24;
     for (u32 i = 0;; i++) {
         u16& place = finding_place[(hash + i) % FINDING_PLACES];

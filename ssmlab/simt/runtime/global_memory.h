@@ -6,7 +6,9 @@
 
 static constexpr u32 BLOCKS_A_SITE = 3;          // readers of other blocks that one site keeps for one word
 
-SIMT_INLINE GlobalCell* global_cells(const SimtLaunch* launch) { return (GlobalCell*)launch->region[REGION_GLOBAL_CELLS]; }
+SIMT_INLINE GlobalCell* global_cells(const SimtLaunch* launch) {
+    return (GlobalCell*)launch->region[REGION_GLOBAL_CELLS];
+}
 
 // Which buffer an address lies in (number + 1), 0 for none.
 SIMT_INLINE u32 buffer_at(const SimtLaunch* launch, u64 address) {
@@ -17,7 +19,8 @@ SIMT_INLINE u32 buffer_at(const SimtLaunch* launch, u64 address) {
     return 0;
 }
 
-SIMT_INLINE void write_global_record(const Fiber* fiber, GlobalRecord& record, u32 number, u16 site, u8 kind, u16 mask) {
+SIMT_INLINE void write_global_record(const Fiber* fiber, GlobalRecord& record, u32 number, u16 site, u8 kind,
+                                     u16 mask) {
     write_record(fiber, record, number, site, kind, mask);
     record.interval = fiber->block->checks.interval;
     record.block = (u32)fiber->block->number;
@@ -35,6 +38,7 @@ static GlobalRecord* add_global_link(GlobalCell* cell) {
 }
 
 struct GlobalVisit : Visit {
+    u64 word;
     GlobalRecord* oldest = nullptr;    // a record of the same site in another block, to be replaced when there are many
     u32 same_site = 0;
 };
@@ -53,6 +57,14 @@ SIMT_INLINE void look_at_global(GlobalVisit& visit, GlobalRecord& record) {
         } else if (!same_block && !comes_before(fiber, record)) {
             visit.add_conflict(record, record.warp * WARP + lowest(record.lanes), UNORDERED);
         }
+    }
+    // Volatile values do not race, but one that a flag tells of must be fenced all the same, or the flag may overtake
+    // it.
+    if (record.kind == VOLATILE_WRITE && visit.kind == VOLATILE_READ && !same_block && (record.mask & visit.mask) &&
+        fiber->checks.told_word && fiber->checks.told_word != visit.word + 1 &&
+        fiber->checks.told_block == record.block && !comes_before(fiber, record)) {
+        fiber->checks.read_unfenced = true;
+        visit.add_conflict(record, record.warp * WARP + lowest(record.lanes), UNORDERED);
     }
     if (visit.mine || !visit.alike(record)) return;
     if (same_interval) {
@@ -75,23 +87,44 @@ static GlobalRecord* flag_of(GlobalCell* cell) {
     return nullptr;
 }
 
+enum UnfencedFlag : u8 { UNFENCED_PLAIN = 1, UNFENCED_VOLATILE = 2 };
+
 // A flag that was up before it was put up tells its reader nothing: only a changed value passes on what was published.
-static SIMT_NOINLINE void check_flag(Fiber* fiber, GlobalCell* cell, u8 kind, u32 value) {
+static SIMT_NOINLINE void check_flag(Fiber* fiber, GlobalCell* cell, u64 word, u8 kind, u32 value) {
     GlobalRecord* flag = flag_of(cell);
-    if (kind != VOLATILE_WRITE && flag && value != flag->interval) read_flag(fiber, flag->time);
+    if (kind != VOLATILE_WRITE && flag && value != flag->interval) {
+        read_flag(fiber, flag->time);
+        if (flag->flags & UNFENCED_PLAIN) fiber->checks.read_unfenced = true;
+        if (flag->flags & UNFENCED_VOLATILE) fiber->checks.told_word = word + 1, fiber->checks.told_block = flag->block;
+    }
     if (kind == VOLATILE_READ) return;
+    u64& strong_word = fiber->checks.strong_word;
+    u8 unfenced =
+        (is_unfenced(fiber) ? UNFENCED_PLAIN : 0) | (strong_word && strong_word != word + 1 ? UNFENCED_VOLATILE : 0);
+    strong_word = word + 1;
     u32 publication = publish(fiber, flag ? flag->time : 0, kind == ATOMIC);
     advance(fiber);
-    if (!flag && publication) {
+    if (!flag && (publication || unfenced)) {
         flag = add_global_link(cell);
         if (!flag) return;
         *flag = {};
         flag->kind = FLAG, flag->lanes = 1, flag->number = 255;
     }
-    if (flag) flag->time = publication, flag->interval = value;
+    if (!flag) return;
+    flag->time = publication, flag->interval = value, flag->flags = unfenced;
+    flag->block = (u32)fiber->block->number;
 }
 
-static void check_global_word(Fiber* fiber, u64 word, u64 place, u8 mask, u8 kind, u16 site, u32 object, i64 offset, u32 size) {
+enum FenceVariant { FENCE_UNKNOWN = 0, FENCE_BEFORE_FLAG = 1, FENCE_AFTER_FLAG = 2 };
+
+// What a thread that runs into a race with another block probably lacks.
+static u32 missing_fence(const Fiber* fiber) {
+    if (fiber->checks.read_unfenced) return FENCE_BEFORE_FLAG;
+    return fiber->checks.pending ? FENCE_AFTER_FLAG : FENCE_UNKNOWN;
+}
+
+static void check_global_word(Fiber* fiber, u64 word, u64 place, u8 mask, u8 kind, u16 site, u32 object, i64 offset,
+                              u32 size) {
     const SimtLaunch* launch = fiber->block->machine->launch;
     GlobalCell* cell = global_cells(launch) + word;
     if (cell->launch != launch->launch_number) {
@@ -100,7 +133,7 @@ static void check_global_word(Fiber* fiber, u64 word, u64 place, u8 mask, u8 kin
         write_global_record(fiber, cell->record, 0, site, kind, mask);
     } else {
         GlobalVisit visit;
-        visit.fiber = fiber, visit.site = site, visit.kind = kind, visit.mask = mask;
+        visit.fiber = fiber, visit.site = site, visit.kind = kind, visit.mask = mask, visit.word = word;
         look_at_global(visit, cell->record);
         for (u32 at = cell->links; at; at = links.global[at].next) look_at_global(visit, links.global[at].record);
         if (!visit.mine) {
@@ -109,10 +142,11 @@ static void check_global_word(Fiber* fiber, u64 word, u64 place, u8 mask, u8 kin
             visit.mine = place;
         }
         if (SIMT_UNLIKELY(visit.conflicts) && !fiber->block->checks.quiet)
-            report_conflicts(visit, KIND_GLOBAL_RACE, SPACE_GLOBAL, (int32_t)object, offset, size);
+            report_conflicts(visit, KIND_GLOBAL_RACE, SPACE_GLOBAL, (int32_t)object, offset, size,
+                             missing_fence(fiber));
     }
     if (SIMT_UNLIKELY(strong(kind))) {
-        check_flag(fiber, cell, kind, *(const u32*)(place & ~3ull));
+        check_flag(fiber, cell, word, kind, *(const u32*)(place & ~3ull));
     } else if (kind == PLAIN_WRITE && !fiber->checks.dirty) {
         fiber->checks.dirty = true;
         fiber->block->checks.dirty_threads++;

@@ -1,5 +1,5 @@
-// What the compiler calls in a kernel's code: -fsanitize=thread (memory, functions), -fsanitize-coverage=trace-pc (basic
-// blocks) and -fsanitize=bounds.  Names and meanings are those of the compilers' own run-time libraries.
+// What the compiler calls in a kernel's code: -fsanitize=thread (memory, functions), -fsanitize-coverage=trace-pc
+// (basic blocks) and -fsanitize=bounds.  Names and meanings are those of the compilers' own run-time libraries.
 #pragma once
 #include "waiting.h"
 
@@ -19,17 +19,23 @@ static SIMT_NOINLINE void volatile_read(void* address, u32 size, void* pc) {
     access(fiber, (u64)address, size, VOLATILE_READ, pc);
 }
 
-#define SIMT_HOOKS(N)                                                                                                      \
-    SIMT_API void __tsan_read##N(void* a) { hook(a, N, PLAIN_READ, SIMT_CALLER); }                                         \
-    SIMT_API void __tsan_write##N(void* a) { hook(a, N, PLAIN_WRITE, SIMT_CALLER); }                                       \
-    SIMT_API void __tsan_unaligned_read##N(void* a) { hook(a, N, PLAIN_READ, SIMT_CALLER); }                               \
-    SIMT_API void __tsan_unaligned_write##N(void* a) { hook(a, N, PLAIN_WRITE, SIMT_CALLER); }                             \
-    SIMT_API void __tsan_volatile_read##N(void* a) { volatile_read(a, N, SIMT_CALLER); }                                   \
-    SIMT_API void __tsan_volatile_write##N(void* a) { hook(a, N, VOLATILE_WRITE, SIMT_CALLER); }                           \
-    SIMT_API void __tsan_unaligned_volatile_read##N(void* a) { volatile_read(a, N, SIMT_CALLER); }                         \
-    SIMT_API void __tsan_unaligned_volatile_write##N(void* a) { hook(a, N, VOLATILE_WRITE, SIMT_CALLER); }                 \
-    SIMT_API void __tsan_read_write##N(void* a) { hook(a, N, PLAIN_READ, SIMT_CALLER); hook(a, N, PLAIN_WRITE, SIMT_CALLER); } \
-    SIMT_API void __tsan_unaligned_read_write##N(void* a) { hook(a, N, PLAIN_READ, SIMT_CALLER); hook(a, N, PLAIN_WRITE, SIMT_CALLER); }
+#define SIMT_HOOKS(N)                                                                                      \
+    SIMT_API void __tsan_read##N(void* a) { hook(a, N, PLAIN_READ, SIMT_CALLER); }                         \
+    SIMT_API void __tsan_write##N(void* a) { hook(a, N, PLAIN_WRITE, SIMT_CALLER); }                       \
+    SIMT_API void __tsan_unaligned_read##N(void* a) { hook(a, N, PLAIN_READ, SIMT_CALLER); }               \
+    SIMT_API void __tsan_unaligned_write##N(void* a) { hook(a, N, PLAIN_WRITE, SIMT_CALLER); }             \
+    SIMT_API void __tsan_volatile_read##N(void* a) { volatile_read(a, N, SIMT_CALLER); }                   \
+    SIMT_API void __tsan_volatile_write##N(void* a) { hook(a, N, VOLATILE_WRITE, SIMT_CALLER); }           \
+    SIMT_API void __tsan_unaligned_volatile_read##N(void* a) { volatile_read(a, N, SIMT_CALLER); }         \
+    SIMT_API void __tsan_unaligned_volatile_write##N(void* a) { hook(a, N, VOLATILE_WRITE, SIMT_CALLER); } \
+    SIMT_API void __tsan_read_write##N(void* a) {                                                          \
+        hook(a, N, PLAIN_READ, SIMT_CALLER);                                                               \
+        hook(a, N, PLAIN_WRITE, SIMT_CALLER);                                                              \
+    }                                                                                                      \
+    SIMT_API void __tsan_unaligned_read_write##N(void* a) {                                                \
+        hook(a, N, PLAIN_READ, SIMT_CALLER);                                                               \
+        hook(a, N, PLAIN_WRITE, SIMT_CALLER);                                                              \
+    }
 SIMT_HOOKS(1)
 SIMT_HOOKS(2)
 SIMT_HOOKS(4)
@@ -64,9 +70,11 @@ SIMT_MEMORY_FUNCTIONS(__tsan_)
 
 #if defined(__clang__)
 // Clang before 15 copies structs by plain calls of memcpy: those from kernels are looked at too.
-extern "C" __attribute__((visibility("hidden"), no_builtin("memcpy"))) void* memcpy(void* to, const void* from, size_t n) {
+extern "C" __attribute__((visibility("hidden"), no_builtin("memcpy"))) void* memcpy(void* to, const void* from,
+                                                                                    size_t n) {
     Fiber* fiber = current();
-    if (fiber->block && (u64)SIMT_CALLER - fiber->block->machine->launch->text < fiber->block->machine->launch->text_bytes) {
+    if (fiber->block &&
+        (u64)SIMT_CALLER - fiber->block->machine->launch->text < fiber->block->machine->launch->text_bytes) {
         range_hook(from, n, PLAIN_READ, SIMT_CALLER);
         range_hook(to, n, PLAIN_WRITE, SIMT_CALLER);
     }
@@ -83,7 +91,8 @@ SIMT_API void __tsan_init() {}
 [[noreturn]] static SIMT_NOINLINE void stack_is_full(Fiber* fiber, void* pc) {
     FiberChecks& checks = fiber->checks;
     u32 line = 0;                                // the innermost call that is remembered: the same for every compiler
-    for (u32 i = smaller(checks.depth, DEEPEST_FRAME); i-- && !line;) line = line_at(fiber->block->machine->launch, checks.frames[i]);
+    for (u32 i = smaller(checks.depth, DEEPEST_FRAME); i-- && !line;)
+        line = line_at(fiber->block->machine->launch, checks.frames[i]);
     SimtFinding finding = finding_of(fiber, KIND_STACK_OVERFLOW, 0, line ? line : learner_line(fiber, pc));
     add_finding(finding);
     abandon(fiber);
@@ -100,14 +109,17 @@ SIMT_API void __tsan_func_entry(void* caller) {
     FiberChecks& checks = fiber->checks;
     if (SIMT_LIKELY(checks.depth < DEEPEST_FRAME)) checks.frames[checks.depth] = caller;
     checks.depth++;
-    if (SIMT_UNLIKELY((char*)__builtin_frame_address(0) < fiber->stack + STACK_RESERVE)) stack_is_full(fiber, SIMT_CALLER);
+    if (SIMT_UNLIKELY((char*)__builtin_frame_address(0) < fiber->stack + STACK_RESERVE))
+        stack_is_full(fiber, SIMT_CALLER);
 }
 
-// After an index out of bounds the frame may have been written over: the function may return only to where it came from.
+// After an index out of bounds the frame may have been written over: the function may return only to where it came
+// from.
 static SIMT_NOINLINE void check_return(Fiber* fiber, void** frame) {
     FiberChecks& checks = fiber->checks;
     bool whole = checks.depth < DEEPEST_FRAME && frame[1] == checks.frames[checks.depth];
-    if (checks.depth) whole = whole && frame[0] > (void*)frame && is_private(fiber, (u64)frame[0]);   // else: the runtime's
+    if (checks.depth)
+        whole = whole && frame[0] > (void*)frame && is_private(fiber, (u64)frame[0]);        // else: the runtime's
     if (!whole) abandon(fiber);
 }
 
@@ -123,7 +135,8 @@ static constexpr u64 LOOK_AT_LOOP = 100000;
 static SIMT_NOINLINE void budget_is_spent(Fiber* fiber, u64 frame, void* pc) {
     FiberChecks& checks = fiber->checks;
     u32 line = line_at(fiber->block->machine->launch, pc);
-    if (line && frame > checks.loop_frame) checks.loop_frame = frame, checks.loop_line = checks.loop_end = line;    // the stack grows down
+    if (line && frame > checks.loop_frame)
+        checks.loop_frame = frame, checks.loop_line = checks.loop_end = line;        // the stack grows down
     if (line && frame == checks.loop_frame) {
         checks.loop_line = smaller(checks.loop_line, line);
         checks.loop_end = larger(checks.loop_end, line);
@@ -138,7 +151,8 @@ static SIMT_NOINLINE void budget_is_spent(Fiber* fiber, u64 frame, void* pc) {
 
 SIMT_API void __sanitizer_cov_trace_pc() {
     Fiber* fiber = current();
-    if (SIMT_UNLIKELY(++fiber->steps > most_steps)) budget_is_spent(fiber, (u64)__builtin_frame_address(0), SIMT_CALLER);
+    if (SIMT_UNLIKELY(++fiber->steps > most_steps))
+        budget_is_spent(fiber, (u64)__builtin_frame_address(0), SIMT_CALLER);
 }
 
 // ---- array bounds: a constant number of elements and an index outside it
@@ -161,7 +175,7 @@ static bool begins_with(const char* text, const char* part) {
     }
 }
 
-// Is `name`, such as 'float [64]', the type of this array or of one of its rows?  array.type: "… T = float [2][64] …"
+// Is `name`, such as 'float [64]', the type of this array or of its rows?  array.type: "… T = float [2][64] …"
 static bool is_type_of(const SharedArray& array, const char* name) {
     const char* type = array.type;
     while (*type && !begins_with(type, "T = ")) type++;
@@ -201,8 +215,8 @@ static void index_out_of_bounds(const BoundsData* data, u64 index, void* pc) {
     finding.text = data->array->name;
     if (shared_count == 1) finding.space = SPACE_SHARED, finding.object = shared->index;
     add_finding(finding);
-    // A local array lies in the frame, and what follows could not be trusted.  A shared one may be overrun a little; should
-    // the name mislead (a local array of the same type), the function's return is watched.
+    // A local array lies in the frame, and what follows could not be trusted.  A shared one may be overrun a little;
+    // should the name mislead (a local array of the same type), the function's return is watched.
     if (!shared) abandon(fiber);
     fiber->checks.frame_in_doubt = true;
     fiber->checks.doubt_line = finding.line;

@@ -12,7 +12,6 @@ static void run_fiber() {
     fiber = current();
     Block* block = fiber->block;
     Warp* warp = fiber->warp;
-    observe_return(fiber);
     block->machine->progress++;
     warp->exited |= 1u << fiber->lane;
     warp->live_positions &= ~fiber->bit;

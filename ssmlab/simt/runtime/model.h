@@ -36,6 +36,8 @@ struct alignas(64) Fiber {       // what every switch touches comes first: one c
     FiberChecks checks;
 };
 
+static constexpr u32 FIBERS_AHEAD = 2;           // memory behind the last fiber, see fetch_soon
+
 struct Exchange {                // what a lane brings to a warp-wide operation, and what it takes home
     u64 value, result;
     u32 mask;
@@ -57,7 +59,12 @@ struct Warp {
     WarpChecks checks;
 };
 
-struct SharedArray { const void* instance; const char* type; int index; u32 offset, bytes, grain; };     // grain: log2 of a cell's bytes
+struct SharedArray {
+    const void* instance;
+    const char* type;
+    int index;
+    u32 offset, bytes, grain;
+};        // grain: log2 of a cell's bytes
 static constexpr u32 MOST_SHARED_ARRAYS = 200;
 
 struct Block {
@@ -100,7 +107,7 @@ struct Machine {
 
 // ---- where the stacks are
 static constexpr u64 STACK_BYTES = 1 << 17;
-static constexpr u64 STACK_RESERVE = 16384;              // for the runtime's own calls, below which a stack is called full
+static constexpr u64 STACK_RESERVE = 16384;        // for the runtime's own calls, below which a stack is called full
 static constexpr u64 STACK_GUARD = 2u << 20;             // below the first stack: room for one function's largest frame
 
 SIMT_INLINE char* stack_of(const SimtLaunch* launch, u64 number) {

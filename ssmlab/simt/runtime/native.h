@@ -61,7 +61,7 @@ SIMT_API uint64_t simt_region_bytes(const SimtLaunch* launch, int region) {
     u64 workers = launch->resident;              // native: how many there will be at most
     switch (region) {
     case REGION_STACKS: return STACK_GUARD + workers * MOST_THREADS * STACK_BYTES;
-    case REGION_FIBERS: return workers * MOST_THREADS * sizeof(Fiber);
+    case REGION_FIBERS: return (workers * MOST_THREADS + FIBERS_AHEAD) * sizeof(Fiber);
     case REGION_BLOCKS: return workers * (sizeof(Block) + sizeof(Machine));
     case REGION_ARENA: return workers * launch->arena_bytes;
     case REGION_RESULTS: return sizeof(SimtResults) + sizeof(SimtFinding) + PRINT_BYTES;   // each worker has its own

@@ -5,7 +5,6 @@
 #if SIMT_CHECKED
 static void observe_block_start(Block*);
 static void observe_block_end(Block*);
-static void observe_return(Fiber*);
 static void observe_barrier_arrival(Fiber*, void* pc);
 static void observe_barrier_release(Block*);
 static void observe_grid_arrival(Fiber*, void* pc);
@@ -21,7 +20,6 @@ static void observe_sleep(Fiber*, void* pc);
 #else
 SIMT_INLINE void observe_block_start(Block*) {}
 SIMT_INLINE void observe_block_end(Block*) {}
-SIMT_INLINE void observe_return(Fiber*) {}
 SIMT_INLINE void observe_barrier_arrival(Fiber*, void*) {}
 SIMT_INLINE void observe_barrier_release(Block*) {}
 SIMT_INLINE void observe_grid_arrival(Fiber*, void*) {}

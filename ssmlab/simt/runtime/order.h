@@ -33,7 +33,9 @@ struct OrderMemory {
 };
 static OrderMemory order;
 
-static u64 order_bytes() { return (u64)MOST_ORDER_ENTRIES * (sizeof(Snapshot) + sizeof(Publication) + sizeof(FlagRead)); }
+static u64 order_bytes() {
+    return (u64)MOST_ORDER_ENTRIES * (sizeof(Snapshot) + sizeof(Publication) + sizeof(FlagRead));
+}
 
 static void open_order(const SimtLaunch* launch) {
     order.snapshot = (Snapshot*)launch->region[REGION_ORDER];
@@ -99,6 +101,7 @@ static void take_snapshot(Fiber* fiber) {
     accept_flags(fiber);
     advance(fiber);
     if (fiber->checks.dirty) fiber->checks.dirty = false, fiber->block->checks.dirty_threads--;
+    fiber->checks.strong_word = 0;
     if (!room(order.snapshots)) return;
     Snapshot& snapshot = order.snapshot[order.snapshots];
     fiber->checks.fenced = order.snapshots++;
@@ -127,6 +130,11 @@ SIMT_INLINE u32 newest_snapshot(const Fiber* fiber) {
     u32 own = fiber->checks.fenced, all = fiber->block->checks.fenced;
     if (!own || !all) return own | all;
     return order.snapshot[own].interval >= order.snapshot[all].interval ? own : all;
+}
+
+// Is a flag put up now one that tells of values which no fence has followed?
+static bool is_unfenced(const Fiber* fiber) {
+    return fiber->checks.dirty || (!newest_snapshot(fiber) && fiber->block->checks.dirty_threads);
 }
 
 static u32 publish(Fiber* fiber, u32 earlier, bool update) {
@@ -186,7 +194,8 @@ static bool comes_before(Fiber* fiber, const GlobalRecord& record) {
                 return true;
             }
             if (!read_before(read, *at)) continue;
-            for (u32 p = read.publication; p && order.publication[p].visited != visit; p = order.publication[p].earlier) {
+            for (u32 p = read.publication; p && order.publication[p].visited != visit;
+                 p = order.publication[p].earlier) {
                 Publication& publication = order.publication[p];
                 publication.visited = visit;
                 publication.queue = 0;

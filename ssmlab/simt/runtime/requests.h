@@ -1,14 +1,18 @@
 // How accesses of single threads become requests of warps, and what a request costs.
 //
-// Fibers run one after another, so the k-th execution of one site by each lane since the warp's last barrier is taken for
-// one request of the warp.  That is exact for structured code; where some lanes skip a turn of a loop it is a model.
+// Fibers run one after another, so the k-th execution of one site by each lane since the last __syncthreads (or
+// __syncwarp of the whole warp) is taken for one request of the warp.  That is exact for structured code; where some
+// lanes skip a turn of a loop it is a model.
 //   global   a request moves 32-byte sectors; the ideal is the fewest that hold the active lanes' bytes
-//   shared   32 banks of 4 bytes; different words of one bank are served one after another (wavefronts); 8-byte accesses
-//            are served by half-warps, 16-byte accesses by quarter-warps
+//   shared   32 banks of 4 bytes; different words of one bank are served one after another (wavefronts);
+//            8-byte accesses are served by half-warps, 16-byte accesses by quarter-warps
 #pragma once
 #include "sites.h"
 
-struct Request { u32 mask, object; u32 address[32]; };           // address: shared: in the arena; global: in all buffers
+struct Request {
+    u32 mask, object;
+    u32 address[32];             // shared: in the arena; global: in all buffers
+};
 
 struct RequestSlot {                             // the open requests of one warp at one site
     u32 base, count, capacity, unused;           // requests base … base + count - 1 are open
@@ -106,7 +110,8 @@ static void close_request(const Warp* warp, u16 site, const Request& r, u32 k) {
     stats.sample_mask = r.mask, stats.sample_size = size;
     stats.sample_object = (int32_t)r.object;
     for (u32 rest = r.mask; rest; rest &= rest - 1)
-        stats.sample_offset[lowest(rest)] = offset_in_object(warp->block, stats.space, r.object, r.address[lowest(rest)]);
+        stats.sample_offset[lowest(rest)] =
+            offset_in_object(warp->block, stats.space, r.object, r.address[lowest(rest)]);
 }
 
 static void close_requests(const Warp* warp, u16 site, RequestSlot& slot, u32 upto) {
@@ -156,7 +161,8 @@ static SIMT_NOINLINE bool enlarge(RequestSlot* slot) {
     if (ring) request_memory.free[level] = *(void**)ring;
     else if (!(ring = (Request*)take(capacity * sizeof(Request)))) return false;
     memset(ring, 0, capacity * sizeof(Request));
-    for (u32 k = slot->base; k < slot->base + slot->count; k++) ring[k & (capacity - 1)] = slot->request[k & (slot->capacity - 1)];
+    for (u32 k = slot->base; k < slot->base + slot->count; k++)
+        ring[k & (capacity - 1)] = slot->request[k & (slot->capacity - 1)];
     *(void**)slot->request = request_memory.free[__builtin_ctz(slot->capacity)];
     request_memory.free[__builtin_ctz(slot->capacity)] = slot->request;
     slot->request = ring;
@@ -193,7 +199,7 @@ SIMT_INLINE void record_request(Fiber* fiber, u16 site, u32 object, u32 address)
         return;
     }
     u32 lane = fiber->lane;
-    while (SIMT_UNLIKELY(slot->occurrence[lane] - slot->base >= slot->capacity && slot->occurrence[lane] >= slot->base)) {
+    while (slot->occurrence[lane] >= slot->base && slot->occurrence[lane] - slot->base >= slot->capacity) {
         if (slot->capacity == LARGEST_RING || !enlarge(slot)) catch_up(fiber, site, slot);
     }
     u32 k = slot->occurrence[lane]++;

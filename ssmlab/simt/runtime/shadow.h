@@ -1,9 +1,9 @@
 // Who touched which word: the records from which hazards are found.
 //
-// Each 4-byte word of shared and global memory has a cell with records, one for each (site, kind of access, bytes of the
-// word) that touched it, so that every pair of conflicting lines is found whatever the schedule.  A record holds the lanes
-// of one warp, at one time of that warp, and one thread of any other warp: enough to decide exactly, for a later access,
-// whether somebody else's access is unordered with it, and whether the two are in different warps.
+// Each 4-byte word of shared and global memory has a cell with records, one for each (site, kind of access, bytes of
+// the word) that touched it, so that every pair of conflicting lines is found whatever the schedule.  A record holds
+// the lanes of one warp, at one time of that warp, and one thread of any other warp: enough to decide exactly, for a
+// later access, whether somebody else's access is unordered with it, and whether the two are in different warps.
 #pragma once
 #include "findings.h"
 #include "sites.h"
@@ -11,7 +11,9 @@
 enum Kind : u8 { PLAIN_READ = 0, PLAIN_WRITE = 1, ATOMIC = 2, VOLATILE_READ = 4, VOLATILE_WRITE = 5, FLAG = 7 };
 SIMT_INLINE bool writes(u8 kind) { return kind & 3; }
 SIMT_INLINE bool strong(u8 kind) { return kind >= ATOMIC; }      // volatile and atomic: no race among themselves
-SIMT_INLINE u32 access_word(u8 kind) { return kind == ATOMIC ? ACCESS_ATOMIC : writes(kind) ? ACCESS_WRITE : ACCESS_READ; }
+SIMT_INLINE u32 access_word(u8 kind) {
+    return kind == ATOMIC ? ACCESS_ATOMIC : writes(kind) ? ACCESS_WRITE : ACCESS_READ;
+}
 
 static constexpr u16 NO_OTHER = 0xFFFF;
 enum RecordFlag : u8 { READ_UNWRITTEN = 1, IN_A_RACE = 2 };
@@ -34,7 +36,11 @@ struct SharedCell { u32 interval, links; u32 written; Record record[2]; };      
 struct GlobalCell { u32 launch, links; GlobalRecord record; };
 
 static constexpr u32 SHARED_LINKS_A_WORD = 4, GLOBAL_LINKS_A_WORD = 4;
-struct Links { GlobalLink* global; u32 global_used, global_end; SharedLink* shared; } static links;   // each block: a part of `shared`
+struct Links {
+    GlobalLink* global;
+    u32 global_used, global_end;
+    SharedLink* shared;
+} static links;        // each block: a part of `shared`
 
 SIMT_INLINE bool known_to(const Fiber* fiber, u32 lane, u32 time) {      // both in the present interval and in one warp
     const WarpChecks& checks = fiber->warp->checks;
@@ -114,12 +120,14 @@ SIMT_INLINE void write_record(const Fiber* fiber, Record& record, u32 number, u1
     record.time = warp_time(fiber);
     record.site = site, record.other = NO_OTHER;
     record.mask = mask;
-    record.warp = (u8)fiber->warp->number, record.kind = kind, record.flags = 0, record.number = (u8)smaller(number, 255u);
+    record.warp = (u8)fiber->warp->number, record.kind = kind, record.flags = 0,
+    record.number = (u8)smaller(number, 255u);
     record.counted = 0;
 }
 
 // Each pair of lines is counted once for each word (and interval); an error seen later still raises the severity.
-static SIMT_NOINLINE void report_conflicts(const Visit& visit, u32 kind, u32 space, int32_t object, i64 offset, u32 size) {
+static SIMT_NOINLINE void report_conflicts(const Visit& visit, u32 kind, u32 space, int32_t object, i64 offset,
+                                           u32 size, u32 variant = 0) {
     for (u32 i = 0; i < visit.conflicts; i++) {
         const Conflict& conflict = visit.conflict[i];
         Record& theirs = *conflict.record;
@@ -134,7 +142,7 @@ static SIMT_NOINLINE void report_conflicts(const Visit& visit, u32 kind, u32 spa
         if (mine) mine->flags |= IN_A_RACE;
         if (counted && conflict.order == UNORDERED_IN_WARP) continue;
 
-        SimtFinding finding = finding_of(visit.fiber, kind, 0, sites.stats[visit.site].line);
+        SimtFinding finding = finding_of(visit.fiber, kind, variant, sites.stats[visit.site].line);
         finding.severity = conflict.order == UNORDERED;
         finding.access = access_word(visit.kind);
         finding.other_line = sites.stats[theirs.site].line;

@@ -29,7 +29,8 @@ static void report_unwritten(Block* block, const PendingRead& read) {
 
 // A word that was read before it was written: if another thread writes it in the same interval, in another schedule it
 // would have come first, and the finding is the race; else the value was missing for sure.
-static SIMT_NOINLINE void remember_unwritten(Fiber* fiber, SharedCell* cell, const Record* record, u16 mask, int32_t object, u32 offset) {
+static SIMT_NOINLINE void remember_unwritten(Fiber* fiber, SharedCell* cell, const Record* record, u16 mask,
+                                             int32_t object, u32 offset) {
     Block* block = fiber->block;
     PendingRead read = {cell, record->site, mask, fiber->thread, object, offset};
     if (block->checks.unwritten_count == MOST_PENDING_READS) report_unwritten(block, read);
@@ -40,7 +41,8 @@ static Record* find_record(SharedCell* cell, u16 site) {
     for (Record& record : cell->record)
         if (record.lanes && record.site == site && record.flags & READ_UNWRITTEN) return &record;
     for (u32 at = cell->links; at; at = links.shared[at].next)
-        if (links.shared[at].record.site == site && links.shared[at].record.flags & READ_UNWRITTEN) return &links.shared[at].record;
+        if (links.shared[at].record.site == site && links.shared[at].record.flags & READ_UNWRITTEN)
+            return &links.shared[at].record;
     return nullptr;
 }
 
@@ -72,7 +74,8 @@ SIMT_INLINE void look_at_shared(Visit& visit, Record& record) {
 }
 
 // Every record, all cases; gives the record that the access is in.
-static SIMT_NOINLINE Record* visit_shared_cell(Fiber* fiber, SharedCell* cell, u16 mask, u8 kind, u16 site, const SharedArray& array, u32 offset, u32 size) {
+static SIMT_NOINLINE Record* visit_shared_cell(Fiber* fiber, SharedCell* cell, u16 mask, u8 kind, u16 site,
+                                               const SharedArray& array, u32 offset, u32 size) {
     BlockChecks& checks = fiber->block->checks;
     Visit visit;
     visit.fiber = fiber, visit.site = site, visit.kind = kind, visit.mask = mask;
@@ -117,7 +120,8 @@ SIMT_INLINE Record* quick_look(Fiber* fiber, SharedCell* cell, u16 mask, u8 kind
     return nullptr;
 }
 
-SIMT_INLINE void check_shared_cell(Fiber* fiber, const SharedArray& array, u32 cell_number, u16 mask, u8 kind, u16 site, u32 offset, u32 size) {
+SIMT_INLINE void check_shared_cell(Fiber* fiber, const SharedArray& array, u32 cell_number, u16 mask, u8 kind, u16 site,
+                                   u32 offset, u32 size) {
     BlockChecks& checks = fiber->block->checks;
     SharedCell* cell = cells_of(fiber->block) + cell_number;
     if (cell->interval != checks.interval) {

@@ -1,4 +1,5 @@
-// A site is one place in the compiled code, known by the return address of a hook; it stands for one line of the learner.
+// A site is one place in the compiled code, known by the return address of a hook; it stands for one line of the
+// learner.
 //
 // A call from a header function (a float4 copy, a shuffle wrapper) is blamed on the learner's line that led there: the
 // shadow call stack, kept by func_entry and func_exit, is walked to the first frame in the learner's text.
@@ -23,7 +24,9 @@ struct Sites {
 };
 static Sites sites;
 
-static u64 sites_bytes(const SimtLaunch* launch) { return HEADER_PLACES * sizeof(HeaderPlace) + launch->text_bytes * 2; }
+static u64 sites_bytes(const SimtLaunch* launch) {
+    return HEADER_PLACES * sizeof(HeaderPlace) + launch->text_bytes * 2;
+}
 
 static void open_sites(const SimtLaunch* launch, SimtStats* stats) {
     memset(launch->region[REGION_SITES], 0, sites_bytes(launch));
@@ -85,7 +88,8 @@ static u16 site_by_hash(void* pc, u32 line, u32 space, u32 access, u32 size) {
     return 0;
 }
 
-static SIMT_NOINLINE u16 header_site(const Fiber* fiber, const SimtLaunch* launch, void* pc, u32 space, u32 access, u32 size) {
+static SIMT_NOINLINE u16 header_site(const Fiber* fiber, const SimtLaunch* launch, void* pc, u32 space, u32 access,
+                                     u32 size) {
     u32 depth = fiber->checks.depth;
     void* caller = depth && depth <= DEEPEST_FRAME ? fiber->checks.frames[depth - 1] : nullptr;
     QuickSite& quick = sites.quick[((u64)pc * 31 + (u64)caller) * 0x9E3779B97F4A7C15u >> 54];
@@ -103,7 +107,8 @@ static SIMT_NOINLINE u16 variant_site(const Fiber* fiber, void* pc, u32 space, u
 SIMT_INLINE u16 site_at(const Fiber* fiber, void* pc, u32 space, u32 access, u32 size) {
     const SimtLaunch* launch = fiber->block->machine->launch;
     u64 at = (u64)pc - 1 - launch->text;
-    if (SIMT_UNLIKELY(at >= launch->text_bytes || !launch->lines[at])) return header_site(fiber, launch, pc, space, access, size);
+    if (SIMT_UNLIKELY(at >= launch->text_bytes || !launch->lines[at]))
+        return header_site(fiber, launch, pc, space, access, size);
     u16& site = sites.by_code[at];
     if (SIMT_UNLIKELY(!site)) site = new_site(launch->lines[at], space, access, size);
     return site;

@@ -1,8 +1,9 @@
 // One read that a compiler makes several times.
 //
-// With -fsanitize=bounds GCC evaluates an index that it takes for a constant, such as x[i] in bins[x[i]] with const int* x,
-// once for the check and once for each use.  So a plain read of an address that the same thread has just read in the same
-// line does not count again, unless it wrote there in between: a GPU's compiler would keep the value in a register.
+// With -fsanitize=bounds GCC evaluates an index that it takes for a constant, such as x[i] in bins[x[i]] with const
+// int* x, once for the check and once for each use.  So a plain read of an address that the same thread has just read
+// in the same line does not count again, unless it wrote there in between: a GPU's compiler would keep the value in a
+// register.
 #pragma once
 #include "sites.h"
 

@@ -4,9 +4,18 @@
 #include "warp.h"
 
 enum WaitVariant {
-    BARRIER_LINES = 0, BARRIER_RETURNED = 1, BARRIER_CALLS = 2,
-    MASK_WITHOUT_CALLER = 0, MASK_LANE_ELSEWHERE = 1, MASK_LANE_RETURNED = 2, MASK_DIFFERS = 3, MASK_OPERATION = 4, MASK_LINES = 5,
-    DEADLOCK_POLLING = 0, DEADLOCK_GRID = 1, DEADLOCK_BARRIER = 2
+    BARRIER_LINES = 0,
+    BARRIER_RETURNED = 1,
+    BARRIER_CALLS = 2,
+    MASK_WITHOUT_CALLER = 0,
+    MASK_LANE_ELSEWHERE = 1,
+    MASK_LANE_RETURNED = 2,
+    MASK_DIFFERS = 3,
+    MASK_OPERATION = 4,
+    MASK_LINES = 5,
+    DEADLOCK_POLLING = 0,
+    DEADLOCK_GRID = 1,
+    DEADLOCK_BARRIER = 2
 };
 
 // ---- intervals
@@ -19,7 +28,6 @@ static void next_interval(Block* block) {
     u32 next = block->machine->launch->next_interval++;
     pass_block_barrier(block, next);
     checks.interval = next;
-    checks.interval_index++;
 }
 
 static void observe_block_start(Block* block) {
@@ -37,27 +45,25 @@ static void observe_block_start(Block* block) {
 static void observe_block_end(Block* block) {
     for (u32 w = 0; w < block->warps; w++) close_all_requests(&block->warp[w]);
     judge_unwritten_reads(block);
-    results->barriers_min = smaller(results->barriers_min, block->barriers);
-    results->barriers_max = larger(results->barriers_max, block->barriers);
+    results->barriers = larger(results->barriers, block->barriers);
     u64 bytes = 0;
     for (u32 i = 1; i < block->array_count; i++) bytes += block->arrays[i].bytes;
     results->shared_bytes = larger(results->shared_bytes, bytes);
 }
-
-static void observe_return(Fiber*) {}
 
 // ---- barriers
 
 static void observe_barrier_arrival(Fiber* fiber, void* pc) {
     Block* block = fiber->block;
     BlockChecks& checks = block->checks;
-    u32 line = fiber->checks.wait_line = learner_line(fiber, pc);
-    u64 path = fiber->checks.wait_path = call_path(fiber, pc);
+    u64 path = call_path(fiber, pc);
+    bool same = block->arrived && path == checks.barrier_path;
+    u32 line = fiber->checks.wait_line = same ? checks.barrier_line : learner_line(fiber, pc);
     if (!block->arrived) {
         checks.barrier_line = line, checks.barrier_path = path, checks.barrier_thread = fiber->thread;
         checks.barrier_site = site_at(fiber, pc, SPACE_OTHER, ACCESS_NONE, 0);
         checks.odd = false;
-    } else if (path != checks.barrier_path && !checks.odd) {
+    } else if (!same && !checks.odd) {
         checks.odd = true;
         checks.odd_line = line, checks.odd_thread = fiber->thread;
     }
@@ -66,7 +72,8 @@ static void observe_barrier_arrival(Fiber* fiber, void* pc) {
 static void report_divergence(Block* block) {
     BlockChecks& checks = block->checks;
     if (checks.odd && !checks.quiet) {
-        SimtFinding finding = finding_of(&block->fibers[checks.barrier_thread], KIND_DIVERGENT_BARRIER, BARRIER_LINES, checks.barrier_line);
+        SimtFinding finding = finding_of(&block->fibers[checks.barrier_thread], KIND_DIVERGENT_BARRIER, BARRIER_LINES,
+                                         checks.barrier_line);
         finding.other_line = checks.odd_line, finding.other_thread = checks.odd_thread;
         if (finding.line == finding.other_line) finding.variant = BARRIER_CALLS;
         if (finding.line > finding.other_line) {
@@ -76,7 +83,8 @@ static void report_divergence(Block* block) {
         add_finding(finding);
         checks.quiet = true;
     } else if (block->live < block->machine->threads && !checks.told_return && !checks.quiet) {
-        SimtFinding finding = finding_of(&block->fibers[checks.barrier_thread], KIND_DIVERGENT_BARRIER, BARRIER_RETURNED, checks.barrier_line);
+        SimtFinding finding = finding_of(&block->fibers[checks.barrier_thread], KIND_DIVERGENT_BARRIER,
+                                         BARRIER_RETURNED, checks.barrier_line);
         finding.extra[0] = block->machine->threads - block->live;
         for (u32 i = block->machine->threads; i--;)
             if (block->fibers[i].wait == EXITED) finding.other_thread = i;
@@ -107,6 +115,7 @@ static void observe_grid_release(Machine* machine) {
 static void observe_warp_barrier(Warp* warp, u32 group) {
     for (u32 rest = group; rest; rest &= rest - 1) accept_flags(warp->by_lane[lowest(rest)]);
     join_times(warp, group);
+    if (group == (warp->exists & ~warp->exited)) close_all_requests(warp);
 }
 
 static SimtFinding mask_finding(Warp* warp, u32 lane, u32 variant) {
@@ -170,7 +179,8 @@ static bool free_exchange(Warp* warp) {
         finding.extra[1] = lowest(missing);
         finding.other_thread = fiber->thread;
         finding.other_line = fiber->checks.wait_line;
-        if (finding.other_line == finding.line) finding.variant = MASK_DIFFERS, finding.extra[1] = warp->exchange[lowest(missing)].mask;
+        if (finding.other_line == finding.line)
+            finding.variant = MASK_DIFFERS, finding.extra[1] = warp->exchange[lowest(missing)].mask;
     }
     add_finding(finding);
     complete_exchange(warp, here);
@@ -190,7 +200,8 @@ static bool observe_stall(Machine* machine) {
             u32 line = fiber.checks.wait_line;
             if (!worst.line || (fiber.wait == AT_GRID_BARRIER && worst.variant != DEADLOCK_GRID)) {
                 u32 other = worst.line;
-                worst = finding_of(&fiber, KIND_DEADLOCK, fiber.wait == AT_GRID_BARRIER ? DEADLOCK_GRID : DEADLOCK_BARRIER, line);
+                worst = finding_of(&fiber, KIND_DEADLOCK,
+                                   fiber.wait == AT_GRID_BARRIER ? DEADLOCK_GRID : DEADLOCK_BARRIER, line);
                 worst.other_line = other;
             } else if (line != worst.line && !worst.other_line) {
                 worst.other_line = line;
@@ -223,7 +234,8 @@ static constexpr u64 PATIENT_POLLS = 100000;     // a wait that ends takes fewer
         }
     }
     finding.other_line = other;
-    finding.extra[0] = machine->resident, finding.extra[1] = (i64)machine->blocks, finding.extra[2] = (i64)machine->finished;
+    finding.extra[0] = machine->resident, finding.extra[1] = (i64)machine->blocks,
+    finding.extra[2] = (i64)machine->finished;
     add_finding(finding);
     abandon(fiber);
 }

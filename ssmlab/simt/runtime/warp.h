@@ -1,5 +1,5 @@
-// Warp-wide operations: shuffles, votes, __syncwarp.  All are one exchange: each lane brings a value and a mask of lanes
-// and waits until all lanes of its mask have come; the last one computes everybody's result.
+// Warp-wide operations: shuffles, votes, __syncwarp.  All are one exchange: each lane brings a value and a mask of
+// lanes and waits until all lanes of its mask have come; the last one computes everybody's result.
 #pragma once
 #include "observe.h"
 #include "scheduler.h"
@@ -41,7 +41,9 @@ static void compute_results(Warp* warp, u32 group) {
             mine.result = group >> mine.source & 1 ? e[mine.source].value : NOBODYS_VALUE;
             break;
         case OP_VOTE:
-            mine.result = mine.mode == SIMT_VOTE_BALLOT ? ballot : mine.mode == SIMT_VOTE_ANY ? ballot != 0 : ballot == group;
+            mine.result = mine.mode == SIMT_VOTE_BALLOT ? ballot
+                          : mine.mode == SIMT_VOTE_ANY  ? ballot != 0
+                                                        : ballot == group;
             break;
         case OP_MATCH:
             mine.result = mine.mode == SIMT_MATCH_ALL && all_equal ? group : 0;
@@ -88,7 +90,8 @@ static u64 exchange(u32 mask, Operation operation, int mode, u64 value, u32 sour
     mine.operation = operation, mine.mode = (u8)mode, mine.value = value, mine.source = (u8)source;
     mine.mask = mask;
     observe_exchange_arrival(fiber);
-    if (!(mask >> lane & 1)) mine.mask = 1u << lane;     // not in its own mask: nobody waits for it, it waits for nobody
+    if (!(mask >> lane & 1))
+        mine.mask = 1u << lane;        // not in its own mask: nobody waits for it, it waits for nobody
     if (warp->waiting && mine.mask != warp->exchange[lowest(warp->waiting)].mask) warp->mixed = true;
     warp->waiting |= 1u << lane;
     u32 group = awaited(warp, lane);

@@ -1,0 +1,136 @@
+"""What ssmlab.bench measures of the selective scan and its one-token update: the issue's shapes.
+
+The peer on a GPU is mamba_ssm, if it is installed. On a CPU it is the loop that people write in plain torch.
+All cases have z, D, delta_bias and softplus.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from . import ledger
+from .bench import Case
+from .selective import selective_scan, selective_state_update
+
+_GPU = [  # batch, length, channels, states
+    (16, 2048, 1536, 16), (64, 512, 1536, 16), (8, 8192, 2048, 16), (2, 4096, 5120, 16), (1, 2048, 1536, 16),
+    (1, 65536, 1536, 16), (1, 2**20, 64, 16), (16, 2048, 1536, 64),
+]  # fmt: skip
+_ROWS = (1, 64, 512, 4096)  # of the update, with 4096 channels
+_NAMES = {torch.bfloat16: "bfloat16", torch.float32: "float32"}
+_ORDER = ("u", "delta", "A", "B", "C", "D", "z", "delta_bias")
+
+
+def problem(batch, length, channels, states, dtype, device):
+    """The arguments of selective_scan by name, (batch, length, channels) contiguous."""
+    generator = torch.Generator(device=device).manual_seed(0)
+
+    def random(*shape):
+        return torch.randn(*shape, generator=generator, device=device)
+
+    return {
+        "u": random(batch, length, channels).to(dtype),
+        "delta": (0.5 * random(batch, length, channels) - 2).to(dtype),
+        "A": -torch.exp(0.5 * random(channels, states)),
+        "B": random(batch, length, states).to(dtype),
+        "C": random(batch, length, states).to(dtype),
+        "D": random(channels),
+        "z": random(batch, length, channels).to(dtype),
+        "delta_bias": 0.2 * random(channels),
+    }
+
+
+def cases(device):
+    """Cases, made one after another so that only one lies in memory."""
+    if device.type == "cpu":
+        yield _forward(2, 256, 64, 16, torch.float32, device)
+        yield _update(16, 256, device)
+        return
+    for dtype in _NAMES:
+        for size in _GPU:
+            yield _forward(*size, dtype, device)
+            yield _backward(*size, dtype, device)
+    for rows in _ROWS:
+        yield _update(rows, 4096, device)
+
+
+def _forward(batch, length, channels, states, dtype, device):
+    values = problem(batch, length, channels, states, dtype, device)
+    on_gpu = device.type == "cuda"
+    peers = {"mamba_ssm": _mamba(values)} if on_gpu else {"torch, a loop over steps": lambda: _loop(values)}
+    moved = ledger.selective_scan(batch, length, channels, states, itemsize=values["u"].element_size()).bytes
+
+    def ours():
+        with torch.no_grad():
+            selective_scan(**values, delta_softplus=True)
+
+    shape = (batch, length, channels, states)
+    return Case("selective_scan", "forward", shape, _NAMES[dtype], "columns", moved, ours, peers)
+
+
+def _backward(batch, length, channels, states, dtype, device):
+    values = {
+        name: value.requires_grad_() for name, value in problem(batch, length, channels, states, dtype, device).items()
+    }
+    y = selective_scan(**values, delta_softplus=True)
+    dy, inputs = torch.randn_like(y), list(values.values())
+    cost = ledger.selective_scan_backward(batch, length, channels, states, itemsize=y.element_size())
+
+    def ours():
+        torch.autograd.grad(y, inputs, dy, retain_graph=True)
+
+    shape = (batch, length, channels, states)
+    peers = {"mamba_ssm": _mamba(values, backward=True)}
+    return Case("selective_scan", "backward", shape, _NAMES[dtype], "columns", cost.bytes, ours, peers)
+
+
+def _mamba(values, backward=False):
+    """mamba_ssm's kernel on the same numbers, laid out (batch, channels, length); None where it is not installed."""
+    try:
+        from mamba_ssm.ops.selective_scan_interface import selective_scan_fn
+    except ImportError:
+        return None
+    turned = {
+        name: value.detach().transpose(1, 2).contiguous() if value.dim() == 3 else value.detach()
+        for name, value in values.items()
+    }
+    arguments = [turned[name].requires_grad_(backward) for name in _ORDER]
+    if not backward:
+        return lambda: selective_scan_fn(*arguments, delta_softplus=True)
+    y = selective_scan_fn(*arguments, delta_softplus=True)
+    dy = torch.randn_like(y)
+    return lambda: torch.autograd.grad(y, arguments, dy, retain_graph=True)
+
+
+def _update(rows, channels, device):
+    values = problem(rows, 1, channels, 16, torch.bfloat16, device)
+    state = torch.randn(rows, channels, 16, device=device)
+    x, dt, B, C, z = (values[name][:, 0] for name in ("u", "delta", "B", "C", "z"))
+    A, D, bias = values["A"], values["D"], values["delta_bias"]
+
+    def ours():
+        with torch.no_grad():
+            selective_state_update(state, x, dt, A, B, C, D, z, bias, True)
+
+    peers = {}
+    try:
+        from mamba_ssm.ops.triton.selective_state_update import selective_state_update as theirs
+
+        peers["mamba_ssm"] = lambda: theirs(state, x, dt, A, B, C, D, z, bias, True)
+    except ImportError:
+        pass
+    moved = ledger.state_update(rows, channels, 16).bytes
+    return Case("selective_state_update", "forward", (rows, channels, 16), "bfloat16", "columns", moved, ours, peers)
+
+
+def _loop(values):
+    """The recurrence as a Python loop over tensors."""
+    delta = torch.nn.functional.softplus(values["delta"] + values["delta_bias"])
+    h = torch.zeros(*delta.shape[::2], values["A"].shape[1], device=delta.device)
+    rows = []
+    for t in range(delta.shape[1]):
+        step = delta[:, t, :, None]
+        h = torch.exp(step * values["A"]) * h + step * values["u"][:, t, :, None] * values["B"][:, t, None]
+        rows.append((h * values["C"][:, t, None]).sum(-1))
+    y = torch.stack(rows, 1) + values["D"] * values["u"]
+    return y * torch.nn.functional.silu(values["z"])
