@@ -70,7 +70,7 @@ def explain(a, b, *, dim=1, reverse=False, algorithm="auto", backward=False, pac
     """What `scan` would do with these tensors, in one sentence.
 
     >>> explain(torch.zeros(2, 8, 3), torch.zeros(2, 8, 3))
-    'thread: 6 rows of 8 steps, columns, 1 block of 1 thread (a CPU walks whole rows)'
+    'thread: 6 rows of 8 steps, columns, 4 blocks of 1 thread (a CPU walks whole rows)'
     """
     _check(a, b, dim, algorithm, None, None)
     dim %= a.dim()

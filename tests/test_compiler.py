@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 
+import ssmlab
 from ssmlab.simt import cache, compiler, includes, source, toolchain
 from ssmlab.simt.messages import CompileError
 
@@ -50,6 +51,15 @@ def test_an_error_behind_a_shared_declaration_keeps_its_column(each_compiler):
     text = 'extern "C" __global__ void k(float* x) {\n  __shared__ float s[4]; s[0] = wrong;\n}\n'
     error = refused(text)
     assert (error.line, error.column) == (2, text.split("\n")[1].index("wrong") + 1)
+
+
+@pytest.mark.parametrize("mode", ["checked", "native"])
+def test_a_char_has_a_sign_on_every_machine(mode, each_compiler):
+    text = 'extern "C" __global__ void k(int* x, const char* given) { x[0] = given[0]; x[1] = (char)200 < 0; }'
+    assert build(text, mode=mode).kernel("k").parameters[1].type.kind == "int"
+    x = np.zeros(2, np.int32)
+    ssmlab.RawKernel(text, "k", mode=mode)((1,), (1,), (x, np.array([-3], np.int8)))
+    assert x.tolist() == [-3, 1]
 
 
 @pytest.mark.parametrize(

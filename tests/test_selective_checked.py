@@ -1,4 +1,4 @@
-"""The finished kernels of the selective scan under the checker: no race, no bad access, nothing uninitialised, no findings."""
+"""The finished kernels of the selective scan under the checker: no race, no bad access, nothing uninitialised."""
 
 import pytest
 import torch

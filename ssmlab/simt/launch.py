@@ -37,7 +37,7 @@ MOST_SHARED = 227 * 1024  # [B] of a block, static and dynamic, on the GPUs that
 UNWRITTEN = 0x7FFFFFFF  # what guard zones hold: NaN as a float, and no index of anything
 
 _lock = threading.Lock()  # checked launches share one set of regions
-_regions = {name: Region() for name in (*structures.REGIONS, "heap", "parameters")}
+_regions = {name: Region() for name in (*structures.REGIONS, "heap", "parameters") if name != "faults"}
 _numbers = {"launch": 1, "interval": 1}  # never used twice while the regions live
 _tables: dict[str, lines.LineTable] = {}
 
@@ -69,7 +69,7 @@ def run(
     """
     _check_schedule(lane_order, block_order, resident, seed, watchdog)
     blocks, threads = math.prod(grid), math.prod(block)
-    if cooperative and library.mode == "checked":
+    if cooperative:
         resident = blocks
         if blocks * threads > MOST_RESIDENT_THREADS:
             raise ValueError(
@@ -77,7 +77,7 @@ def run(
                 f"at once: at most {MOST_RESIDENT_THREADS} threads are possible here"
             )
     if library.mode == "native":
-        return _run_native(library, kernel, grid, block, arguments, shared_mem, workers)
+        return _run_native(library, kernel, grid, block, arguments, shared_mem, workers, cooperative)
     resident = max(1, min(resident, blocks, MOST_RESIDENT_THREADS // threads))
     with _lock:
         return _run_checked(
@@ -113,6 +113,51 @@ def _shape(library: Any, kernel: Any, grid: tuple, block: tuple, shared_mem: int
     return launch
 
 
+class _Faults:
+    """Handlers for the signals of faults, there while launches run (runtime/faults.h); the first one installs them.
+
+    region   alternate signal stacks of all launching threads, those of checked and of native mode
+    """
+
+    def __init__(self) -> None:
+        self.region = Region()
+        self._lock = threading.Lock()
+        self._launches = 0
+        self._library: Any = None
+
+    def catch(self, library: Any, launch: structures.Launch) -> None:
+        with self._lock:
+            if self._launches == 0:
+                library.cdll.simt_catch_faults.argtypes = [ctypes.c_void_p]
+                library.cdll.simt_catch_faults(ctypes.byref(launch))
+                self._library = library
+            self._launches += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._launches -= 1
+            if self._launches == 0:
+                self._library.cdll.simt_leave_faults()
+                self._library = None
+
+
+_faults = _Faults()
+
+
+def _to_its_end(library: Any, launch: structures.Launch) -> bool:
+    """Run a launch; was it given up? It pauses a few times a second, so that Ctrl-C raises KeyboardInterrupt here."""
+    simt_run, _ = _functions(library)
+    _faults.catch(library, launch)
+    try:
+        while (result := simt_run(ctypes.byref(launch))) == structures.PAUSED:
+            launch.resume = 1
+            if launch.stop and ctypes.c_uint32.from_address(launch.stop).value:
+                break  # native: another worker has given up
+        return bool(result)
+    finally:
+        _faults.leave()
+
+
 # ---- checked
 
 
@@ -135,17 +180,23 @@ def _run_checked(
     launch.arguments = launch.parameters = parameters.address
     launch.parameters_bytes = parameters.bytes
 
-    simt_run, region_bytes = _functions(library)
+    _, region_bytes = _functions(library)
     for number, name in enumerate(structures.REGIONS):
-        region = _regions[name]
+        region = _faults.region if name == "faults" else _regions[name]
         region.reserve(region_bytes(ctypes.byref(launch), number))
         launch.region[number], launch.region_bytes[number] = region.address, region.bytes
     if _numbers["interval"] > 1 << 31 or _numbers["launch"] > 1 << 31:
         _forget_numbers()
     launch.launch_number, launch.next_interval = _numbers["launch"], _numbers["interval"]
 
-    given_up = simt_run(ctypes.byref(launch))
-    _numbers["launch"], _numbers["interval"] = launch.launch_number + 1, launch.next_interval
+    try:
+        given_up = _to_its_end(library, launch)
+    except BaseException:  # Ctrl-C: nobody knows how much memory it has used
+        for name in ("heap", "stacks", "fibers", "blocks", "shared_cells", "global_cells", "links", "requests", "order"):
+            _regions[name].give_back()
+        raise
+    finally:
+        _numbers["launch"], _numbers["interval"] = launch.launch_number + 1, launch.next_interval
     heap.copy_back()
     results = structures.Results.from_address(_regions["results"].address)
     _check_static_shared(kernel, results.shared_bytes, shared_mem)
@@ -315,10 +366,10 @@ _pool: ThreadPoolExecutor | None = None
 _SMALL = 16_384  # threads: a launch below this is not worth waking others
 
 
-def _take_workers(count: int) -> list[int]:
-    """At least one and at most `count` workers that no other launch uses."""
+def _take_workers(count: int, least: int = 1) -> list[int]:
+    """At least `least` and at most `count` workers that no other launch uses."""
     with _workers_changed:
-        _workers_changed.wait_for(lambda: _free_workers)
+        _workers_changed.wait_for(lambda: len(_free_workers) >= least)
         taken = _free_workers[:count]
         del _free_workers[: len(taken)]
         return taken
@@ -335,40 +386,50 @@ def _cpus() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _run_native(library, kernel, grid, block, arguments, shared_mem, workers) -> None:
+def _run_native(library, kernel, grid, block, arguments, shared_mem, workers, cooperative) -> None:
     global _pool
     blocks = math.prod(grid)
     wanted = _cpus() if workers is None else workers
     if workers is None and blocks * math.prod(block) <= _SMALL:
         wanted = 1
-    simt_run, region_bytes = _functions(library)
+    _, region_bytes = _functions(library)
     stop, next_block = ctypes.c_uint32(0), ctypes.c_uint64(0)
     parameters = _Parameters(arguments, None, Region())
-    mine = _take_workers(max(1, min(wanted, blocks, MOST_WORKERS)))
+    if cooperative:  # blocks wait for each other: all are alive at once, on one OS thread with everybody's stacks
+        mine = _take_workers(MOST_WORKERS, MOST_WORKERS)
+    else:
+        mine = _take_workers(max(1, min(wanted, blocks, MOST_WORKERS)))
+    used = mine[:1] if cooperative else mine
     try:
         launches = []
-        for worker in mine:
+        for worker in used:
             launch = _shape(library, kernel, grid, block, shared_mem)
             launch.arguments, launch.worker, launch.resident = parameters.address, worker, MOST_WORKERS
             launch.stop, launch.next_block = ctypes.addressof(stop), ctypes.addressof(next_block)
+            launch.whole_grid = cooperative
             for number, name in enumerate(structures.REGIONS):
                 size = region_bytes(ctypes.byref(launch), number)
                 region = _result_regions[worker] if name == "results" else _native_regions.get(name)
+                region = _faults.region if name == "faults" else region
                 if region is not None and size:
                     with _native_lock:
                         region.reserve(size)
                     launch.region[number], launch.region_bytes[number] = region.address, region.bytes
             launches.append(launch)
-        if len(launches) == 1:
-            simt_run(ctypes.byref(launches[0]))
-        else:
+        running = []
+        if len(launches) > 1:
             with _native_lock:
                 _pool = _pool or ThreadPoolExecutor(MOST_WORKERS, thread_name_prefix="simt")
-            running = [_pool.submit(simt_run, ctypes.addressof(launch)) for launch in launches[1:]]
-            simt_run(ctypes.byref(launches[0]))
+            running = [_pool.submit(_to_its_end, library, launch) for launch in launches[1:]]
+        try:
+            _to_its_end(library, launches[0])
             for future in running:
                 future.result()
-        _finish_native(library, kernel, grid, block, mine, bool(stop.value))
+        finally:  # after Ctrl-C the others end with the blocks that they have begun
+            stop.value = stop.value or int(any(not future.done() for future in running))
+            for future in running:
+                future.result()
+        _finish_native(library, kernel, grid, block, used, bool(stop.value))
     finally:
         _return_workers(mine)
 

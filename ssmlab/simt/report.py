@@ -19,7 +19,7 @@ class Finding:
 
     kind           "race" (shared memory) | "global-race" | "out-of-bounds" | "misaligned" | "uninitialised" |
                    "divergent-barrier" | "deadlock" | "invalid-mask" | "wild-access" | "endless-loop" |
-                   "stack-overflow" | "assert" | "local-escape"
+                   "stack-overflow" | "assert" | "local-escape" | "division-by-zero"
     severity       "error" | "warning"
     line           the learner's line, in `file`; None if it is not known. other_line, other_file: the second place
     access         "read" | "write" | "atomic" | ""; other_access: of the second place

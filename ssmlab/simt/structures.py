@@ -7,16 +7,18 @@ from ctypes import c_char_p, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 
 REGIONS = (
     "stacks", "fibers", "blocks", "arena", "shared_cells", "global_cells", "links", "requests", "order", "sites",
-    "results",
+    "results", "faults",
 )  # fmt: skip
 KINDS = (
     "race", "global-race", "out-of-bounds", "misaligned", "uninitialised", "divergent-barrier", "deadlock",
     "invalid-mask", "wild-access", "endless-loop", "stack-overflow", "assert", "local-escape",
+    "division-by-zero",
 )  # fmt: skip
 ACCESSES = ("read", "write", "atomic", "")
 SPACES = ("shared", "global", "")
 NO_THREAD = 0xFFFFFFFF
 PRINT_BYTES = 1 << 20
+PAUSED = 2  # what simt_run gives when it wants to be called again
 
 
 class Buffer(ctypes.Structure):
@@ -37,6 +39,7 @@ class Launch(ctypes.Structure):
         ("text", c_uint64), ("text_bytes", c_uint64), ("lines", c_void_p),
         ("image", c_uint64), ("image_bytes", c_uint64),
         ("launch_number", c_uint32), ("next_interval", c_uint32), ("stop", c_void_p), ("next_block", c_void_p),
+        ("resume", c_uint32), ("whole_grid", c_uint32),
     ]  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import functools
 import importlib.util
 import json
 import os
+import platform
 import re
 import shlex
 import shutil
@@ -58,6 +59,8 @@ class Compiler:
         ]
         if sys.platform == "win32":
             flags.remove("-fPIC")
+        if sys.platform == "linux" and platform.machine() == "aarch64":
+            flags.append("-mno-outline-atomics")  # else atomics call functions of libgcc, which is not linked
         if self.kind == "gcc":
             flags += [
                 "-fno-gnu-unique",

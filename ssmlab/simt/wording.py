@@ -217,7 +217,7 @@ def _invalid_mask(f: Facts) -> tuple[str, str]:
 def _wild_access(f: Facts) -> tuple[str, str]:
     if f.variant == 0:
         return (
-            f"thread {f.thread} {_DOES[f.access]} {f.size} bytes through a null pointer",
+            f"thread {f.thread} {_DOES[f.access]} {f'{f.size} bytes' if f.size else 'memory'} through a null pointer",
             "an argument that may be None needs a test before it is used.",
         )
     if f.variant == 2:
@@ -225,8 +225,24 @@ def _wild_access(f: Facts) -> tuple[str, str]:
             f"thread {f.thread} {_DOES[f.access]} {f.size} bytes in the shared memory of another block",
             "shared memory belongs to one block: pass values between blocks through global memory.",
         )
+    if f.variant == 3:
+        return (
+            f"thread {f.thread} calls a function at an address where there is none",
+            "a pointer to a function must be set before it is called, to a __device__ function of the same module.",
+        )
+    if f.variant == 4:
+        return (
+            f"thread {f.thread} of block {f.block} touches an address that is not there, or not aligned",
+            'run it in checked mode (mode="checked"), which names the line.',
+        )
+    if f.variant == 5:
+        return (
+            f"thread {f.thread} {_DOES[f.access]} a literal or a constant",
+            "what is constant can only be read: copy it first.",
+        )
+    size = f"{f.size} bytes" if f.size else "memory"  # what the compiler gave no hook tells no size
     return (
-        f"thread {f.thread} {_DOES[f.access]} {f.size} bytes far outside every array",
+        f"thread {f.thread} {_DOES[f.access]} {size} far outside every array",
         "look at how the index is made: an overflow of int, a negative index, a value that was never set?",
     )
 
@@ -240,6 +256,11 @@ def _endless_loop(f: Facts) -> tuple[str, str]:
 
 
 def _stack_overflow(f: Facts) -> tuple[str, str]:
+    if f.variant == 1:
+        return (
+            f"a thread of block {f.block} has used up its stack of 128 KiB",
+            'a recursion without end, or large local arrays: checked mode (mode="checked") names the line.',
+        )
     return (
         f"thread {f.thread} has used up its stack of 96 KiB",
         "a recursion without end, or large local arrays: keep them in shared memory.",
@@ -263,6 +284,13 @@ def _local_escape(f: Facts) -> tuple[str, str]:
     )
 
 
+def _division_by_zero(f: Facts) -> tuple[str, str]:
+    return (
+        f"thread {f.thread} of block {f.block} divides an integer by 0 (or the smallest one by -1)",
+        "a GPU goes on with a number that means nothing: test the divisor first.",
+    )
+
+
 WORDING: dict[str, Callable[[Facts], tuple[str, str]]] = {
     "race": _race,
     "global-race": _global_race,
@@ -277,4 +305,5 @@ WORDING: dict[str, Callable[[Facts], tuple[str, str]]] = {
     "stack-overflow": _stack_overflow,
     "assert": _assert,
     "local-escape": _local_escape,
+    "division-by-zero": _division_by_zero,
 }

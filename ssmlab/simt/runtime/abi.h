@@ -86,7 +86,7 @@ SIMT_API void* simt_memset(void* to, int value, size_t bytes);
 
 enum SimtRegion {                    // memory that launch.py owns and lends for one launch; zero when first lent
     REGION_STACKS, REGION_FIBERS, REGION_BLOCKS, REGION_ARENA, REGION_SHARED_CELLS, REGION_GLOBAL_CELLS, REGION_LINKS,
-    REGION_REQUESTS, REGION_ORDER, REGION_SITES, REGION_RESULTS, REGION_COUNT
+    REGION_REQUESTS, REGION_ORDER, REGION_SITES, REGION_RESULTS, REGION_FAULTS, REGION_COUNT
 };
 
 struct SimtBuffer {                  // one array that the kernel may use: an argument or a __device__ variable
@@ -124,10 +124,15 @@ struct SimtLaunch {
     uint32_t next_interval;          // in: first free; out: first free
     uint32_t* stop;                  // native: shared by all workers; not 0 = give up
     uint64_t* next_block;            // native: shared by all workers
+    uint32_t resume;                 // not 0: go on with a launch that paused
+    uint32_t whole_grid;             // native: this worker has all others' memory and keeps all blocks alive
 };
 
 SIMT_API uint64_t simt_region_bytes(const SimtLaunch*, int region);
-SIMT_API uint32_t simt_run(SimtLaunch*);            // 0: finished, 1: abandoned (see the last finding)
+enum RunResult { RUN_FINISHED, RUN_ABANDONED, RUN_PAUSED };      // abandoned: see the last finding
+SIMT_API uint32_t simt_run(SimtLaunch*);         // paused: nothing has happened but time; call it again with `resume`
+SIMT_API void simt_catch_faults(const SimtLaunch*);      // before one or more launches, once; faults.h
+SIMT_API void simt_leave_faults();
 
 // What checked mode leaves at the start of REGION_RESULTS.
 enum SimtKind {
@@ -143,7 +148,8 @@ enum SimtKind {
     KIND_ENDLESS_LOOP,
     KIND_STACK_OVERFLOW,
     KIND_ASSERT,
-    KIND_LOCAL_ESCAPE
+    KIND_LOCAL_ESCAPE,
+    KIND_DIVISION_BY_ZERO
 };
 enum SimtAccess { ACCESS_READ, ACCESS_WRITE, ACCESS_ATOMIC, ACCESS_NONE };
 enum SimtSpace { SPACE_SHARED, SPACE_GLOBAL, SPACE_OTHER };

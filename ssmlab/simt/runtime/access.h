@@ -7,7 +7,10 @@
 #include "twins.h"
 
 // Variants of findings: which sentence report.py writes.
-enum Variant { OUT_GLOBAL = 0, OUT_SHARED = 1, OUT_ARRAY = 2, WILD_NULL = 0, WILD_NOWHERE = 1, WILD_OTHER_SHARED = 2 };
+enum Variant {
+    OUT_GLOBAL = 0, OUT_SHARED = 1, OUT_ARRAY = 2,
+    WILD_NULL = 0, WILD_NOWHERE = 1, WILD_OTHER_SHARED = 2, WILD_CODE = 3, WILD_CONSTANT = 5
+};
 
 static i64 offset_in_object(const Block* block, u32 space, u32 object, u32 address) {
     if (space == SPACE_SHARED) return (i64)address - block->arrays[object].offset;

@@ -27,6 +27,7 @@ SIMT_INLINE void pass_barrier(Fiber* fiber, void* pc) {
     Block* block = fiber->block;
     observe_barrier_arrival(fiber, pc);
     if (++block->arrived == block->live) {
+        pause_if_due(fiber);
         release_barrier(block);                  // this fiber is runnable too; the first in order goes on
         hand_over(fiber, first_of(block));
     } else {

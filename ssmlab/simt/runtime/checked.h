@@ -9,6 +9,7 @@ static Fiber* current() { return running; }
 static void set_current(Fiber* fiber) { running = fiber; }
 
 #include "atomics.h"
+#include "fault_findings.h"
 #include "hooks.h"
 #include "indices.h"
 #include "machine.h"
@@ -41,6 +42,7 @@ SIMT_API uint64_t simt_region_bytes(const SimtLaunch* launch, int region) {
     case REGION_REQUESTS: return request_bytes();
     case REGION_ORDER: return order_bytes();
     case REGION_SITES: return sites_bytes(launch);
+    case REGION_FAULTS: return FAULT_STACK * FAULT_STACKS;
     case REGION_RESULTS:
         return sizeof(SimtResults) + MOST_FINDINGS * sizeof(SimtFinding) + MOST_SITES * sizeof(SimtStats) + PRINT_BYTES;
     default: return 0;
@@ -68,8 +70,7 @@ static void make_block_order(Machine* machine, u64* order_of_blocks) {
     machine->order = order_of_blocks;
 }
 
-SIMT_API uint32_t simt_run(SimtLaunch* launch) {
-    Machine* machine = (Machine*)launch->region[REGION_BLOCKS];
+static void open_launch(SimtLaunch* launch, Machine* machine) {
     open_machine(machine, launch, launch->resident);
     machine->block = (Block*)(machine + 1);
     machine->fibers = (Fiber*)launch->region[REGION_FIBERS];
@@ -94,13 +95,21 @@ SIMT_API uint32_t simt_run(SimtLaunch* launch) {
     open_order(launch);
     GlobalLink* first_link = (GlobalLink*)launch->region[REGION_LINKS];
     links = {first_link, 1, (u32)global_links(launch), (SharedLink*)(first_link + global_links(launch))};
-    bool finished = run_machine(machine);
+}
+
+SIMT_API uint32_t simt_run(SimtLaunch* launch) {
+    Machine* machine = (Machine*)launch->region[REGION_BLOCKS];
+    guard_stacks((char*)launch->region[REGION_STACKS], FAULT_GUARD);
+    if (!launch->resume) open_launch(launch, machine);
+    FaultWatch watch(machine, FAULT_STACKS - 1);
+    RunResult result = run_machine(machine);
     running = &nobody;
-    for (u32 b = 0; !finished && b < launch->resident; b++)
+    if (result == RUN_PAUSED) return result;
+    for (u32 b = 0; result == RUN_ABANDONED && b < launch->resident; b++)
         if (machine->block[b].alive) observe_block_end(&machine->block[b]);
     results->stats = sites.count;
     results->sites_lost = sites.lost;
     results->blocks_done = machine->finished;
     results->request_bytes = (u64)(request_memory.next - (char*)launch->region[REGION_REQUESTS]);
-    return !finished;
+    return result;
 }

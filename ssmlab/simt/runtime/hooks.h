@@ -149,10 +149,13 @@ static SIMT_NOINLINE void budget_is_spent(Fiber* fiber, u64 frame, void* pc) {
     abandon(fiber);
 }
 
+static constexpr u64 STEPS_TO_PAUSE = 1 << 20;
+
 SIMT_API void __sanitizer_cov_trace_pc() {
     Fiber* fiber = current();
     if (SIMT_UNLIKELY(++fiber->steps > most_steps))
         budget_is_spent(fiber, (u64)__builtin_frame_address(0), SIMT_CALLER);
+    if (SIMT_UNLIKELY(!(fiber->steps % STEPS_TO_PAUSE)) && fiber->block) pause_if_due(fiber);
 }
 
 // ---- array bounds: a constant number of elements and an index outside it

@@ -10,6 +10,7 @@ static void run_fiber() {
     launch->kernel(launch->arguments);
 
     fiber = current();
+    pause_if_due(fiber);
     Block* block = fiber->block;
     Warp* warp = fiber->warp;
     block->machine->progress++;
@@ -103,18 +104,32 @@ static Fiber* any_runnable(Machine* machine) {
     return nullptr;
 }
 
-// Runs the launch to its end; false if it was abandoned.
-static bool run_machine(Machine* machine) {
-    context_open(machine->main);
+static void start_machine(Machine* machine) {
+    machine->begun = true;
     u64 number;
     for (u32 b = 0; b < machine->resident && next_block_number(machine, number); b++)
         start_block(machine, &machine->block[b], number);
-    bool finished = true;
-    for (Fiber* next = any_runnable(machine); next;) {
+    machine->next = any_runnable(machine);
+}
+
+// Runs the launch to its end, or for a while.
+static RunResult run_machine(Machine* machine) {
+    context_open(machine->main);
+    if (!machine->begun) start_machine(machine);
+    machine->pause_at = clock_now() + PAUSE_AFTER;
+    u64 number;
+    bool finished = true, paused = false;
+    for (Fiber* next = machine->next; next;) {
         set_current(next);
+        machine->fiber_runs = true;
         context_switch(machine->main, next->context);
+        machine->fiber_runs = false;
         if (machine->reason == ABANDONED) {
             finished = false;
+            break;
+        }
+        if (machine->reason == PAUSED) {
+            paused = true;
             break;
         }
         if (machine->reason == BLOCK_DONE) {
@@ -132,7 +147,7 @@ static bool run_machine(Machine* machine) {
         if (!next) finished = false;
     }
     context_close(machine->main);
-    return finished;
+    return paused ? RUN_PAUSED : finished ? RUN_FINISHED : RUN_ABANDONED;
 }
 
 // What both modes set up alike.

@@ -86,7 +86,7 @@ struct Block {
     BlockChecks checks;
 };
 
-enum Reason : u8 { BLOCK_DONE, STALLED, ABANDONED };
+enum Reason : u8 { BLOCK_DONE, STALLED, ABANDONED, PAUSED };
 
 struct Machine {
     Context main;
@@ -97,6 +97,9 @@ struct Machine {
     u32 at_grid_barrier;
     Reason reason;
     Block* reason_block;
+    Fiber* next;                 // whom a paused launch goes on with
+    bool begun, fiber_runs;      // fiber_runs: not the machine itself
+    u64 pause_at;                // [ns] on the clock
     u64 random;
     u64 progress;                // grows with every event that can end somebody's wait
     u64 spins, spin_progress;    // fruitless polls since then

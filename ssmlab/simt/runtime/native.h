@@ -1,6 +1,7 @@
 // Native mode: no checks.  Each worker (an OS thread that Python started) runs one block after another.
 #pragma once
 #include "atomics.h"
+#include "faults.h"
 #include "indices.h"
 #include "machine.h"
 #include "print.h"
@@ -35,6 +36,20 @@ static void record(Fiber* fiber, u32 kind, u32 variant, const char* text) {
     __atomic_store_n(launch->stop, 1u, __ATOMIC_RELAXED);
 }
 
+static constexpr u32 WILD_IN_NATIVE_MODE = 4;
+static constexpr u64 NATIVE_GUARD = 16384;       // [B] at the low end of a worker's stacks
+
+static Fiber* fiber_to_land_on(Machine* machine) { return machine->fibers; }
+
+static void report_fault(Machine* machine, const Fault& fault) {
+    u64 lowest_stack = (u64)machine->fibers->stack, number = (fault.stack_pointer - lowest_stack) / STACK_BYTES;
+    Fiber* fiber = machine->fibers + (number < (u64)machine->resident * machine->threads ? number : 0);
+    if (fault.address - lowest_stack < NATIVE_GUARD) record(fiber, KIND_STACK_OVERFLOW, 1, nullptr);
+    else if (fault.signal == SIGFPE) record(fiber, KIND_DIVISION_BY_ZERO, 0, nullptr);
+    else if (fault.signal == SIGILL || fault.signal == SIGTRAP) record(fiber, KIND_ASSERT, 0, "__trap()");
+    else record(fiber, KIND_WILD_ACCESS, WILD_IN_NATIVE_MODE, nullptr);
+}
+
 static void record_assert(Fiber* fiber, const char* expression, void*) { record(fiber, KIND_ASSERT, 0, expression); }
 static void too_much_shared(Fiber* fiber) { record(fiber, KIND_OUT_OF_BOUNDS, 99, nullptr); }
 
@@ -52,24 +67,31 @@ SIMT_API void __sanitizer_cov_trace_pc() {
     SimtLaunch* launch = fiber->block->machine->launch;
     if (launch->watchdog && fiber->steps > launch->watchdog) record(fiber, KIND_ENDLESS_LOOP, 0, nullptr);
     if (__atomic_load_n(launch->stop, __ATOMIC_RELAXED)) abandon(fiber);
+    pause_if_due(fiber);
     let_others_run(fiber);
 }
 
 // ---- for launch.py
+
+// A launch whose blocks wait for each other (cooperative) has the stacks of all workers and keeps all blocks alive.
+SIMT_INLINE u32 blocks_at_once(const SimtLaunch* launch) {
+    return launch->whole_grid ? launch->grid[0] * launch->grid[1] * launch->grid[2] : 1;
+}
 
 SIMT_API uint64_t simt_region_bytes(const SimtLaunch* launch, int region) {
     u64 workers = launch->resident;              // native: how many there will be at most
     switch (region) {
     case REGION_STACKS: return STACK_GUARD + workers * MOST_THREADS * STACK_BYTES;
     case REGION_FIBERS: return (workers * MOST_THREADS + FIBERS_AHEAD) * sizeof(Fiber);
-    case REGION_BLOCKS: return workers * (sizeof(Block) + sizeof(Machine));
-    case REGION_ARENA: return workers * launch->arena_bytes;
+    case REGION_BLOCKS: return larger<u64>(workers, blocks_at_once(launch)) * (sizeof(Block) + sizeof(Machine));
+    case REGION_ARENA: return larger<u64>(workers, blocks_at_once(launch)) * launch->arena_bytes;
+    case REGION_FAULTS: return FAULT_STACK * FAULT_STACKS;
     case REGION_RESULTS: return sizeof(SimtResults) + sizeof(SimtFinding) + PRINT_BYTES;   // each worker has its own
     default: return 0;
     }
 }
 
-SIMT_API uint32_t simt_run(SimtLaunch* launch) {
+static void open_launch(SimtLaunch* launch, Machine* machine) {
     first_stack = stack_of(launch, 0);
     first_fiber = (Fiber*)launch->region[REGION_FIBERS];
     SimtResults* results = results_of(launch);
@@ -77,17 +99,27 @@ SIMT_API uint32_t simt_run(SimtLaunch* launch) {
     results->finding = (SimtFinding*)(results + 1);
     results->print = (char*)(results->finding + 1);
 
-    char* place = (char*)launch->region[REGION_BLOCKS] + launch->worker * (sizeof(Block) + sizeof(Machine));
-    Machine* machine = (Machine*)place;
-    open_machine(machine, launch, 1);
+    open_machine(machine, launch, blocks_at_once(launch));
     machine->block = (Block*)(machine + 1);
     machine->fibers = first_fiber + (u64)launch->worker * MOST_THREADS;
-    machine->block->slot = 0;
-    machine->block->alive = false;
-    machine->block->fibers = machine->fibers;
-    machine->block->arena = (char*)launch->region[REGION_ARENA] + launch->worker * launch->arena_bytes;
-    bool finished = run_machine(machine);
-    results->blocks_done = machine->finished;
-    if (!finished) __atomic_store_n(launch->stop, 1u, __ATOMIC_RELAXED);
-    return !finished;
+    for (u32 b = 0; b < machine->resident; b++) {
+        Block& block = machine->block[b];
+        block.slot = b;
+        block.alive = false;
+        block.machine = machine;
+        block.fibers = machine->fibers + (u64)b * machine->threads;
+        block.arena = (char*)launch->region[REGION_ARENA] + (launch->worker + b) * launch->arena_bytes;
+    }
+}
+
+SIMT_API uint32_t simt_run(SimtLaunch* launch) {
+    char* place = (char*)launch->region[REGION_BLOCKS] + launch->worker * (sizeof(Block) + sizeof(Machine));
+    Machine* machine = (Machine*)place;
+    if (!launch->resume) open_launch(launch, machine);
+    guard_stacks(stack_of(launch, (u64)launch->worker * MOST_THREADS), NATIVE_GUARD);
+    FaultWatch watch(machine, launch->worker);
+    RunResult result = run_machine(machine);
+    results_of(launch)->blocks_done = machine->finished;
+    if (result == RUN_ABANDONED) __atomic_store_n(launch->stop, 1u, __ATOMIC_RELAXED);
+    return result;
 }

@@ -22,6 +22,24 @@ typedef int64_t i64;
 #define SIMT_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define SIMT_CALLER __builtin_return_address(0)
 
+// [ns] of a clock that only goes forward, to a few milliseconds: cheap to ask.
+#if defined(_WIN32)
+extern "C" __declspec(dllimport) unsigned long long __stdcall GetTickCount64();
+SIMT_INLINE u64 clock_now() { return GetTickCount64() * 1000000; }
+#else
+#include <time.h>
+#if defined(CLOCK_MONOTONIC_COARSE)
+#define SIMT_CLOCK CLOCK_MONOTONIC_COARSE
+#else
+#define SIMT_CLOCK CLOCK_MONOTONIC
+#endif
+SIMT_INLINE u64 clock_now() {
+    struct timespec now;
+    clock_gettime(SIMT_CLOCK, &now);
+    return (u64)now.tv_sec * 1000000000 + (u64)now.tv_nsec;
+}
+#endif
+
 static constexpr u32 NO_THREAD = 0xFFFFFFFFu;
 static constexpr u32 WARP = 32;
 static constexpr u32 MOST_THREADS = 1024;        // per block, as on every GPU

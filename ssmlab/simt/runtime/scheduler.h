@@ -105,6 +105,17 @@ static SIMT_NOINLINE void leave(Fiber* fiber, Reason reason) {
     __builtin_unreachable();
 }
 
+// A launch comes back to Python a few times a second, which may have been told to stop (Ctrl-C).  Asked where threads end
+// and barriers open, and after many basic blocks; the fiber goes on when the launch does.
+static constexpr u64 PAUSE_AFTER = 200000000;    // [ns]
+
+SIMT_INLINE void pause_if_due(Fiber* fiber) {
+    Machine* machine = fiber->block->machine;
+    if (SIMT_LIKELY(clock_now() <= machine->pause_at)) return;
+    machine->next = fiber;
+    leave(fiber, PAUSED);
+}
+
 // Sleep until somebody makes this fiber runnable again.
 SIMT_INLINE void wait(Fiber* fiber, Wait why) {
     make_waiting(fiber, why);
