@@ -12,7 +12,7 @@ help:            ## print these lines
 run: $(BIN)/ready            ## execute every notebook on this machine; read the results in build/html
 	@$(BIN)/python -m ssmlab.lab.run
 
-test: $(BIN)/ready            ## run all tests, and compare every notebook cell with what is committed
+test: lint            ## run all tests, and compare every notebook cell with what is committed
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile tests notebooks --nbval --nbval-current-env
 
 lab: $(BIN)/ready            ## open JupyterLab in notebooks/

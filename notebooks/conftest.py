@@ -1,6 +1,5 @@
 """How strict nbval reads these notebooks: every cell counted, one kernel a notebook, and a failure says what to do."""
 
-from pathlib import Path
 
 import nbformat
 import pytest
@@ -20,45 +19,62 @@ def pytest_cmdline_main(config):
         config.option.dist = "loadfile"
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config, items):
-    if not config.option.nbval:
-        return
-    found = {}
+def pytest_collection_modifyitems(items):
     for item in items:
         if isinstance(item, IPyNbCell):
-            found[item.parent.path] = found.get(item.parent.path, 0) + 1
             # Library warnings and progress bars go to stderr and come and go with versions.
             if "stderr" not in item.parent.skip_compare:
                 item.parent.skip_compare += ("stderr",)
             item.output_timeout = 60  # [s] for late output on a slow machine; nbval waits 5 (its issue 231)
-    if config.option.collectonly or any("::" in argument for argument in config.args) or config.option.keyword:
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session):
+    """A cell that nobody ran is a failure: versions of pytest and nbval that do not fit collect none and stay green."""
+    config = session.config
+    if not config.option.nbval or config.option.collectonly or hasattr(config, "workerinput"):
         return
-    for path in _wanted(config):
-        expected = sum(cell.cell_type == "code" for cell in nbformat.read(path, as_version=4).cells)
-        if found.get(path, 0) != expected:
-            raise pytest.UsageError(f"{path.name} has {expected} code cells, nbval collected {found.get(path, 0)}: "
-                                    "the versions of pytest and nbval do not work together (see constraints.txt)")
+    if config.option.keyword or config.option.markexpr or any("::" in argument for argument in config.args):
+        return
+    ran = _cells_that_ran(config)
+    config.lost_cells = [(path.name, len(cells), len(ran.get(path, ()))) for path, cells in _wanted(config)
+                         if len(cells) != len(ran.get(path, ()))]
+    if config.lost_cells and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    reports = _reports(terminalreporter)
+    if any(report.failed for report in reports):
+        terminalreporter.section("notebooks", red=True)
+        terminalreporter.write_line(HELP)
+    for name, there, ran in getattr(config, "lost_cells", ()):
+        terminalreporter.write_line(f"{name} has {there} code cells, {ran} of them ran: do the versions of pytest and "
+                                    "nbval work together? constraints.txt has a pair that does", red=True)
+    if reports:
+        terminalreporter.write_line(f"notebook cells run and compared: {len({report.nodeid for report in reports})}")
+
+
+def _reports(terminalreporter):
+    return [report for outcome in ("passed", "failed", "skipped", "xfailed", "xpassed")
+            for report in terminalreporter.getreports(outcome) if ".ipynb::" in report.nodeid]
+
+
+def _cells_that_ran(config):
+    """{path of a notebook: ids of its cells that have a report}."""
+    ran = {}
+    for report in _reports(config.pluginmanager.get_plugin("terminalreporter")):
+        path = (config.rootpath / report.nodeid.split("::")[0]).resolve()
+        ran.setdefault(path, set()).add(report.nodeid)
+    return ran
 
 
 def _wanted(config):
-    """The notebooks that the command line asks for."""
+    """(path, code cells) of each notebook that the command line asks for."""
     for argument in config.args:
-        path = Path(argument)
-        path = path if path.is_absolute() else config.invocation_params.dir / path
-        if path.suffix == ".ipynb":
-            yield path
-        elif path.is_dir():
-            yield from (file for file in sorted(path.rglob("*.ipynb"))
-                        if not any(part.startswith(".") or part == "build" for part in file.relative_to(path).parts))
-
-
-def pytest_terminal_summary(terminalreporter):
-    failed = [report for report in terminalreporter.getreports("failed") if ".ipynb" in report.nodeid]
-    if failed:
-        terminalreporter.section("notebooks", red=True)
-        terminalreporter.write_line(HELP)
-    cells = [report for outcome in ("passed", "failed") for report in terminalreporter.getreports(outcome)
-             if ".ipynb" in report.nodeid and report.when == "call"]
-    if cells:
-        terminalreporter.write_line(f"notebook cells run and compared: {len(cells)}")
+        path = (config.invocation_params.dir / argument).resolve()
+        inside = sorted(path.rglob("*.ipynb")) if path.is_dir() else [path] if path.suffix == ".ipynb" else []
+        for file in inside:
+            if not any(part.startswith(".") or part == "build" for part in file.relative_to(path).parts):
+                cells = nbformat.read(file, as_version=4).cells
+                yield file, [cell for cell in cells if cell.cell_type == "code"]

@@ -24,6 +24,7 @@ from .simt import compiler, launch, source, toolchain
 from .simt.includes import paste
 from .simt.options import host_options
 from .simt.outline import Outline
+from .simt.placement import GRANULE, placement
 from .simt.report import KernelError, Report
 from .simt.signature import KernelInfo
 
@@ -474,10 +475,15 @@ def _copies(args: Sequence[Any]) -> list[Any]:
 
 
 def _bytes_of(info: arguments.ArrayInfo, low: int, high: int) -> np.ndarray:
-    """A copy of the bytes [low, high) of the device that holds the array; aligned to 256 bytes as on a GPU."""
-    room = np.empty(high - low + 256, np.uint8)
-    start = -room.ctypes.data % 256
-    memory = room[start : start + high - low]
+    """A copy of the bytes [low, high) of the device that holds the array.
+
+    Its base is a piece of memory that starts at a multiple of 256 bytes, and it begins there where it would on a GPU.
+    """
+    start = placement(info.source, low, info.device)
+    room = np.empty(GRANULE + start + high - low, np.uint8)
+    first = -room.ctypes.data % GRANULE
+    piece = np.asarray(memoryview(room[first : first + start + high - low]))
+    memory = piece[start:]
     if high == low:
         return memory
     if info.device == "cpu":
@@ -502,8 +508,9 @@ def _view(info: arguments.ArrayInfo, memory: np.ndarray, offset: int) -> Any:
     if torch is not None and isinstance(info.source, torch.Tensor):
         if not info.nbytes:
             return torch.empty(info.shape, dtype=info.source.dtype)
-        tail = memory[offset : offset + (len(memory) - offset) // info.itemsize * info.itemsize]
-        flat = torch.frombuffer(tail, dtype=info.source.dtype)
+        start = memory.ctypes.data - memory.base.ctypes.data + offset  # of the whole piece: torch forgets other bases
+        end = start + (len(memory) - offset) // info.itemsize * info.itemsize
+        flat = torch.from_numpy(memory.base)[start:end].view(info.source.dtype)
         return flat.as_strided(info.shape, [step // info.itemsize for step in info.strides])
     dtype = info.source.dtype
     view = np.ndarray(info.shape, dtype, memory, offset, info.strides) if info.nbytes else np.empty(info.shape, dtype)

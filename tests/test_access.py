@@ -4,6 +4,7 @@ import importlib.util
 import json
 from pathlib import Path
 
+import kernel_files
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -74,6 +75,55 @@ def test_the_report_counts_what_nsight_compute_counted(launch):
             "wavefronts read": total("shared", "read", "wavefronts"),
             "wavefronts written": total("shared", "write", "wavefronts"),
             "conflicts read": total("shared", "read", "bank_conflicts")} == launch["ncu"]
+
+
+TABLE = """extern "C" __global__ void look_up(const int* table, float* y) {
+    __shared__ ELEMENT cells[64];
+    const int t = threadIdx.x;
+    float* words = (float*)cells;
+    for (int i = t; i < 64 * sizeof(ELEMENT) / 4; i += 32) { words[i] = i; }
+    __syncwarp();
+    if (table[t] >= 0) {
+        const ELEMENT mine = cells[table[t]];  // line 8
+        y[t] = mine.x;
+    }
+}"""
+
+
+@pytest.mark.parametrize("table, float2, float4, measured", [
+    ([7] * 32, 1, 2, True),
+    (list(range(32)), 2, 4, True),
+    ([2 * t for t in range(32)], 4, 8, True),
+    ([t // 2 for t in range(32)], 1, 2, False),
+    ([t // 4 * 2 + t % 2 for t in range(32)], 1, 2, False),
+    ([t % 16 for t in range(32)], 2, 4, False),
+    ([t // 2 * 16 % 64 for t in range(32)], 4, 8, False),
+    ([5] + [-1] * 31, 1, 1, False),
+], ids=["one address", "neighbours", "every second", "pairs", "pairs at a distance of two", "halves alike",
+        "pairs that conflict", "one lane"])
+def test_a_wide_read_in_which_neighbours_agree_takes_half_the_wavefronts(table, float2, float4, measured):
+    """Measured on an H200: the first three (simt_vs_tools.json, ncu_access_h200.json); the others follow NVIDIA's word
+    on pairs of lanes, and nobody has counted them here."""
+    for element, expected in (("float2", float2), ("float4", float4)):
+        kernel = RawKernel(TABLE, "look_up", (f"-DELEMENT={element}",))
+        report = check(kernel, 1, 32, (np.array(table, np.int32), np.zeros(32, np.float32)))
+        (row,) = [row for row in report.line(8) if row.space == "shared"]
+        assert row.wavefronts == expected, (element, measured)
+        assert wavefronts(row.lanes, row.size) == expected
+
+
+COUNTED = json.loads((NCU.parent / "simt_vs_tools.json").read_text(encoding="utf-8"))["counters"]
+WIDE = [row for row in COUNTED if row["id"].startswith(("leader_pointer", "tile_loop_scan", "shared_vectors"))]
+
+
+@pytest.mark.parametrize("counted", WIDE, ids=[row["id"] for row in WIDE])
+def test_wide_accesses_of_shared_memory_are_counted_as_by_ncu(counted):
+    (case,) = [case for path in kernel_files.RIGHT for case in kernel_files.launches(path) if case.id == counted["id"]]
+    report = kernel_files.check(case)
+    for name in ("shared read wavefronts", "shared read bank_conflicts", "shared write wavefronts"):
+        space, access, what = name.split()
+        mine = sum(getattr(row, what) for row in report.lines if (row.space, row.access) == (space, access))
+        assert mine == counted["counters"][name]["ncu"], name
 
 
 def test_a_word_that_was_asked_for_is_a_cell_with_its_lane():

@@ -150,3 +150,16 @@ def test_the_table_in_the_readme_is_the_one_of_the_committed_numbers(document):
     table = text.split(compare_tools.MARKS[0])[1].split(compare_tools.MARKS[1])[0].strip()
     assert table == compare_tools.render(document).strip()
     assert [row["kernel"] for row in document["rows"]] == [one.stem for one, _ in compare_tools.launchable()]
+
+
+def test_our_side_is_counted_again_without_a_gpu(document):
+    counters = [r for r in document["counters"] if r["id"] == "leader_pointer"]
+    rows = [r for r in document["rows"] if r["kernel"] in ("leader_pointer", "v1_without_b0")]
+    stale = {"counters": json.loads(json.dumps(counters)), "rows": json.loads(json.dumps(rows))}
+    stale["counters"][0]["counters"]["shared read wavefronts"]["ours"] = 8
+    stale["counters"][0]["equal"] = False
+    stale["rows"][1].update(ours=[], agree="tool only")
+    told = []
+    compare_tools.refresh_ours(stale, told.append)
+    assert stale == {"counters": counters, "rows": rows}
+    assert told[0] == "leader_pointer: shared read wavefronts was 8, is 4, ncu 4" and len(told) == 2

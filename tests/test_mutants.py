@@ -98,7 +98,7 @@ def test_a_right_kernel_is_silent_and_right_in_every_order(case, order):
     assert case.first_bad(files.results(case, report)) is None
 
 
-@each([case for case in RIGHT if not case.cooperative])  # native mode runs one block to its end after the other
+@each(RIGHT)
 def test_a_right_kernel_is_right_without_checks_too(case):
     assert case.first_bad(files.run(case, mode="native")) is None
 

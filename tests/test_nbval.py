@@ -35,6 +35,7 @@ def nbval(tmp_path):
 
     def run(*options):
         environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST")}
+        environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), environment.get("PYTHONPATH", "")])
         process = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "--nbval",
              "--nbval-current-env", *options, str(tmp_path)],
@@ -66,15 +67,17 @@ def test_cells_of_one_notebook_share_a_kernel_when_four_workers_run(tmp_path, nb
     assert code == 0 and "notebook cells run and compared: 6" in output
 
 
-def test_cells_that_are_not_collected_are_a_failure(tmp_path, nbval):  # N-O2
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "parallel"])
+def test_cells_that_are_not_collected_are_a_failure(tmp_path, nbval, workers):  # N-O2
+    """Other tests pass beside the notebook, so that only the count of cells can tell."""
     write(tmp_path, "a.ipynb", "print(1)", "print(2)")
+    (tmp_path / "test_other.py").write_text("def test_passes():\n    pass\n")
     (tmp_path / "lose_cells.py").write_text(
         "import nbval.plugin\n"
         "collect = nbval.plugin.IPyNbFile.collect\n"
         "nbval.plugin.IPyNbFile.collect = lambda self: list(collect(self))[:0]\n")
-    environment_option = ("-p", "lose_cells")
-    code, output = nbval("-o", "pythonpath=.", *environment_option)
-    assert code == 4 and "has 2 code cells, nbval collected 0" in output
+    code, output = nbval("-p", "lose_cells", *workers)
+    assert code == 1 and "a.ipynb has 2 code cells, 0 of them ran" in output
 
 
 def test_the_pinned_versions_are_the_ones_that_run():  # N-O2

@@ -2,6 +2,7 @@
 
 import re
 
+import nbformat
 import pytest
 
 from ssmlab import kernels
@@ -10,6 +11,15 @@ from ssmlab.lab import notebooks
 SOURCES = notebooks.sources()
 LARGEST = 500_000  # [B] of a committed notebook: GitHub still renders it, a diff still opens
 REBUILD = "run `make notebooks` and commit the .ipynb"
+SMALL = """# %% [markdown]
+# # Does it run?
+# %%
+import math
+# %% tags=["nbval-ignore-output"]
+print(math.pi)
+# %%
+assert math.e < math.pi
+"""
 
 
 def problems(source, notebook_path=None):
@@ -54,11 +64,20 @@ def differences(wanted, present, source_name, notebook_name):
                                   ("id", want.id, have.id)):
             if left != right:
                 return [f"{notebook_name} cell {number} and {source_name} differ in their {what} "
-                        f"({right!r:.80} against {left!r:.80}). To keep the text: {REBUILD}. "
+                        f"({apart(right, left)}). To keep the text: {REBUILD}. "
                         f"To keep an edit of the .ipynb: copy it into notebooks/source/{source_name} first"]
     if len(wanted) != len(present):
         return [f"{notebook_name} has {len(present)} cells, {source_name} has {len(wanted)}: {REBUILD}"]
     return []
+
+
+def apart(have, want):
+    """The first place where two values differ, with a little of what stands around it."""
+    if not isinstance(have, str):
+        return f"{have} against {want}"
+    at = next((i for i, (a, b) in enumerate(zip(have, want, strict=False)) if a != b), min(len(have), len(want)))
+    here = slice(max(at - 15, 0), at + 25)
+    return f"{have[here]!r} against {want[here]!r}"
 
 
 def claims_without_check(source):
@@ -103,12 +122,17 @@ class TestTheRulesCanFail:
 
     @pytest.fixture
     def pair(self, tmp_path):
-        source = tmp_path / SOURCES[0].name
-        source.write_text(SOURCES[0].read_text(encoding="utf-8"), encoding="utf-8")
-        notebook = tmp_path / notebooks.notebook_of(SOURCES[0]).name
-        notebook.write_text(notebooks.notebook_of(SOURCES[0]).read_text(encoding="utf-8"), encoding="utf-8")
-        assert problems(source, notebook) == []
-        return source, notebook
+        """A small text and the notebook that was built from it, both right."""
+        source, path = tmp_path / "01_small.py", tmp_path / "01_small.ipynb"
+        source.write_text(SMALL, encoding="utf-8")
+        notebook = notebooks.from_source(SMALL)
+        code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+        for count, cell in enumerate(code, start=1):
+            cell.execution_count = count
+        code[0].outputs = [nbformat.v4.new_output("display_data", {"image/png": "iVBORw0KGgo="})]
+        path.write_text(notebooks.text_of(notebook), encoding="utf-8")
+        assert problems(source, path) == []
+        return source, path
 
     def change(self, path, edit):
         notebook = notebooks.read(path)
@@ -150,11 +174,9 @@ class TestTheRulesCanFail:
         ({"output_type": "stream", "name": "stderr", "text": "Warning: old"}, "stores a warning"),
     ])
     def test_an_error_and_a_warning(self, pair, output, words):
-        from nbformat import from_dict
-
         source, notebook = pair
         code = next(i for i, cell in enumerate(notebooks.read(notebook).cells) if cell.cell_type == "code")
-        self.change(notebook, lambda nb: nb.cells[code].outputs.append(from_dict(output)))
+        self.change(notebook, lambda nb: nb.cells[code].outputs.append(nbformat.from_dict(output)))
         assert any(words in line for line in problems(source, notebook))
 
     def test_a_mirrored_kernel_that_differs_from_its_file(self, tmp_path):

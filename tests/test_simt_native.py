@@ -1,5 +1,7 @@
 """Native mode: no checks, several OS threads, the same numbers whatever their count."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from simt_kernels import kernel, zeros
@@ -97,3 +99,31 @@ def test_a_call_in_native_mode_works_on_the_arrays_themselves():
     x = np.arange(8, dtype=np.float32)
     double((1,), (8,), (x,))
     assert np.array_equal(x, 2 * np.arange(8))
+
+
+def whole_grid(blocks, threads):
+    cells, out = zeros(blocks * threads, "int32"), zeros(blocks * threads, "int32")
+    kernel("whole_grid", cooperative=True, mode="native")((blocks,), (threads,), (cells, out))
+    return out
+
+
+@pytest.mark.parametrize("blocks, threads", [(8, 32), (64, 1024), (2048, 32), (1, 7), (100, 33)])
+def test_a_cooperative_launch_keeps_all_blocks_alive(blocks, threads):
+    assert np.array_equal(whole_grid(blocks, threads), np.arange(blocks * threads)[::-1])
+
+
+def test_cooperative_and_other_launches_may_run_beside_each_other():
+    with ThreadPoolExecutor(4) as pool:
+        cooperative = [pool.submit(whole_grid, 8, 32) for _ in range(10)]
+        others = [pool.submit(run, "sums", 64, 256, [np.ones((64, 100), "float32"), zeros(64), np.int32(100)], 2)
+                  for _ in range(10)]  # fmt: skip
+        assert all(np.array_equal(one.result(), np.arange(256)[::-1]) for one in cooperative)
+        assert [one.result() for one in others] == [None] * 10
+
+
+def test_a_cooperative_launch_has_a_largest_size_and_a_grid_barrier_needs_a_cooperative_launch():
+    with pytest.raises(ValueError, match="65536"):
+        whole_grid(65, 1024)
+    cells = zeros(256, "int32")
+    with pytest.raises(RuntimeError, match="wait for each other for ever"):
+        kernel("whole_grid", mode="native")((8,), (32,), (cells, cells.copy()))

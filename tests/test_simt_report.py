@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from simt_kernels import FILE, LINES, check, only, zeros
 
+import ssmlab
 from ssmlab.simt import KernelError, toolchain
 from ssmlab.simt.report import Report
 
@@ -189,3 +190,48 @@ def test_reports_are_the_same_from_every_compiler(compiler, reports_of_the_first
         first = reports_of_the_first_compiler[name]
         assert str(report) == str(first)
         assert (report.findings, report.lines, report.accesses) == (first.findings, first.lines, first.accesses)
+
+
+MODULE_MEMORY = """struct Pair { int a, b; };
+struct Row { float a, b, c[6]; };
+__device__ char pad = 1;
+__device__ float table[100];
+__device__ char letters[40];
+extern "C" __global__ void tables(float* y) {
+    const int t = threadIdx.x;
+    table[t] = y[t];
+    letters[t] = t % 8;
+    __syncthreads();
+    y[t] = table[31 - t] + letters[t] + pad;
+}
+extern "C" __global__ void structs(const Row* x, Row* y, const Pair* p, Pair* q) {
+    const int t = threadIdx.x;
+    Row one = x[t];
+    one.a += 1;
+    y[t] = one;
+    Pair two = p[t];
+    two.b = two.a;
+    q[t] = two;
+}"""
+COUNTED_ALIKE = {
+    "tables": {(8, "read", "y"): (1, 4), (8, "write", "table"): (1, 4), (9, "write", "letters"): (1, 1),
+               (11, "read", "table"): (1, 4), (11, "read", "letters"): (1, 1), (11, "read", "pad"): (1, 1),
+               (11, "write", "y"): (1, 4)},
+    "structs": {(15, "read", "x"): (2, 64), (17, "write", "y"): (2, 64), (18, "read", "p"): (1, 8),
+                (20, "write", "q"): (1, 8)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("compiler", ["g++", "clang++", "zig"])
+def test_copies_of_structs_and_variables_of_the_module_count_alike_from_every_compiler(compiler, monkeypatch):
+    zig = toolchain.zig_program()
+    command = (zig and f"{zig} c++") if compiler == "zig" else shutil.which(compiler)
+    if not command:
+        pytest.skip(f"{compiler} is not installed")
+    monkeypatch.setenv("CXX", command)
+    module = ssmlab.RawModule(code=MODULE_MEMORY)
+    arguments = {"tables": [zeros(32)], "structs": [zeros(256), zeros(256), zeros(64, "int32"), zeros(64, "int32")]}
+    for name, expected in COUNTED_ALIKE.items():
+        report = ssmlab.check(module.get_function(name), 1, 32, arguments[name])
+        found = {(row.line, row.access, row.name): (row.requests, row.sectors) for row in report.lines}
+        assert report.ok and found == expected

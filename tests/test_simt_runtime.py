@@ -4,6 +4,7 @@ import threading
 
 import numpy as np
 import pytest
+import torch
 from simt_kernels import LINES, check, kernel, only, places, zeros
 
 import ssmlab
@@ -179,11 +180,36 @@ def test_a_misaligned_vector_is_refused():
     assert "4 past a multiple of 16" in finding.detail
 
 
-def test_a_view_keeps_its_alignment():
-    room = np.zeros(64, np.float32)
-    start = -room.ctypes.data // 4 % 4
-    report = check("strided", 1, 8, [room[start + 1 : start + 40], zeros(8), np.int32(1)])
-    assert report.ok
+VIEWED = """extern "C" __global__ void copy(const float* x, float* y) {
+    const int t = threadIdx.x;
+    y[t] = x[t];  // line 3
+}
+extern "C" __global__ void copy_four(const float* x, float4* y) {
+    const int t = threadIdx.x;
+    y[t] = ((const float4*)x)[t];  // line 7
+}"""
+
+
+@pytest.mark.parametrize("as_torch", [False, True], ids=["numpy", "torch"])
+@pytest.mark.parametrize("start, sectors", [(0, 4), (1, 5), (4, 5), (8, 4), (63, 5), (64, 4)])
+def test_a_view_begins_where_it_does_on_a_gpu(start, sectors, as_torch):
+    """Memory is given out in pieces of 256 bytes there: what counts is where in its piece a view begins."""
+    whole, y = np.arange(600, dtype=np.float32), np.zeros(256, np.float32)
+    x = torch.from_numpy(whole)[start : start + 128] if as_torch else whole[start : start + 128]
+    module = ssmlab.RawModule(code=VIEWED)
+    report = ssmlab.check(module.get_function("copy"), 1, 32, (x, y))
+    (read,) = [row for row in report.line(3) if row.access == "read"]
+    assert read.sectors == sectors and np.array_equal(report.arrays[1][:32], np.arange(start, start + 32))
+    report = ssmlab.check(module.get_function("copy_four"), 1, 32, (x, y))
+    if start % 4:
+        finding = only(report)
+        assert (finding.kind, finding.line) == ("misaligned", 7) and f"{start % 4 * 4} past" in finding.detail
+        with pytest.raises(KernelError, match="misaligned"):
+            module.get_function("copy_four")(1, 32, (x, y))
+    else:
+        assert report.ok
+        module.get_function("copy_four")(1, 32, (x, y))
+        assert np.array_equal(y[:128], np.asarray(x))
 
 
 @each_schedule

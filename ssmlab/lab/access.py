@@ -44,9 +44,9 @@ def sectors(lanes, size):
     return len({byte // SECTOR for _, offset in lanes for byte in range(offset, offset + size, WORD)})
 
 
-def wavefronts(lanes, size):
+def wavefronts(lanes, size, access="read"):
     """How many turns the 32 banks need for these lanes: the most different words in one bank, added over the phases."""
-    return sum(max(map(len, _banks(part, size).values())) for part in _phases(lanes, size))
+    return sum(max(map(len, _banks(part, size).values())) for part in _phases(lanes, size, access))
 
 
 def _only(report, line, access, name):
@@ -67,9 +67,20 @@ def _touched(row):
     return touched
 
 
-def _phases(lanes, size):
-    """The lanes that are served together: all, halves of the warp for 8 bytes each, quarters for 16."""
+def _pairs_agree(lanes, distance):
+    """Do lanes i and i ^ distance ask for the same address, wherever both are active?"""
+    at = dict(lanes)
+    return all(at.get(lane ^ distance, offset) == offset for lane, offset in lanes)
+
+
+def _phases(lanes, size, access):
+    """The lanes that are served together: all, halves of the warp for 8 bytes each, quarters for 16.
+
+    Reads in which neighbours share their addresses are served twice as many at a time (simt/runtime/requests.h).
+    """
     together = TOGETHER.get(size, 32)
+    if together < 32 and access == "read" and (_pairs_agree(lanes, 1) or _pairs_agree(lanes, 2)):
+        together *= 2
     parts = [[(lane, offset) for lane, offset in lanes if lane // together == part] for part in range(32 // together)]
     return [part for part in parts if part]
 
@@ -112,7 +123,8 @@ def _counts(row):
     if row.space == "global":
         count, ideal, unit = sectors(row.lanes, row.size), -(-len(row.lanes) * row.size // SECTOR), "sector"
     else:
-        count, ideal, unit = wavefronts(row.lanes, row.size), len(_phases(row.lanes, row.size)), "wavefront"
+        parts = _phases(row.lanes, row.size, row.access)
+        count, ideal, unit = wavefronts(row.lanes, row.size, row.access), len(parts), "wavefront"
     return f"{what}{count} {unit}{'s' * (count != 1)}, {'the fewest' if count <= ideal else f'{ideal} would do'}"
 
 
@@ -131,7 +143,7 @@ def _draw_sectors(ax, row, touched, place):
 
 def _draw_banks(ax, row, touched, place):
     waits = set()
-    for part in _phases(row.lanes, row.size):
+    for part in _phases(row.lanes, row.size, row.access):
         waits.update(word for words in _banks(part, row.size).values() for word in words[1:])
     for line, index in place.items():
         for column in range(WORDS):

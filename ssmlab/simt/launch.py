@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 
 from . import lines, structures
-from .memory import Region
+from .memory import GuardedRegion, Region
+from .placement import GRANULE, placement
 from .report import Finding, KernelError, Report
 from .results import Names, index_of, printed, read_report
 from .wording import WORDING, Facts
@@ -30,14 +31,14 @@ ORDERS = ("forward", "reverse", "random")
 WATCHDOG = 20_000_000  # basic blocks that one thread may run in checked mode: half a second or so
 MOST_RESIDENT_THREADS = 65_536
 GUARD = 65_536  # [B] on both sides of each array: an access there is out of bounds, one farther away is wild
-GRANULE = 256  # [B]: arrays start at a multiple of it, as from cudaMalloc
 ARENA = 384 * 1024  # [B] of one block's shared memory with gaps; 227 KiB can be used
 MOST_STATIC_SHARED = 48 * 1024  # [B] of a block
 MOST_SHARED = 227 * 1024  # [B] of a block, static and dynamic, on the GPUs that have most
 UNWRITTEN = 0x7FFFFFFF  # what guard zones hold: NaN as a float, and no index of anything
 
 _lock = threading.Lock()  # checked launches share one set of regions
-_regions = {name: Region() for name in (*structures.REGIONS, "heap", "parameters") if name != "faults"}
+_regions = {name: Region() for name in (*structures.REGIONS, "parameters") if name != "faults"}
+_regions["heap"] = GuardedRegion()
 _numbers = {"launch": 1, "interval": 1}  # never used twice while the regions live
 _tables: dict[str, lines.LineTable] = {}
 
@@ -192,8 +193,8 @@ def _run_checked(
     try:
         given_up = _to_its_end(library, launch)
     except BaseException:  # Ctrl-C: nobody knows how much memory it has used
-        for name in ("heap", "stacks", "fibers", "blocks", "shared_cells", "global_cells", "links", "requests", "order"):
-            _regions[name].give_back()
+        for region in _regions.values():
+            region.give_back()
         raise
     finally:
         _numbers["launch"], _numbers["interval"] = launch.launch_number + 1, launch.next_interval
@@ -279,7 +280,8 @@ class _Heap:
         self.parts.sort(key=lambda part: min(order[id(argument)] for argument in part[2]))
         at = GUARD
         for part in self.parts:
-            part[3] = at + part[0] % 16  # a view that starts in the middle of a float4 does so in the copy
+            # A view that starts in the middle of a float4, or of a sector, does so in the copy.
+            part[3] = at + placement(part[2][0].array.source, part[0])
             at = -(-(part[3] + part[1] - part[0]) // GRANULE) * GRANULE + GUARD
         self.bytes = at
         if self.bytes >= 1 << 32:
@@ -301,19 +303,19 @@ class _Heap:
             end = offset + high - low
             self.granules[offset // GRANULE : -(-end // GRANULE)] = number + 1
             words[-(-end // 4) : -(-end // GRANULE) * GRANULE // 4] = UNWRITTEN
-            rows.append((self.address + offset, high - low, offset // 4))
+            rows.append((self.address + offset, high - low, offset))
         words[-(-end // 4) :] = UNWRITTEN
-        cell = self.bytes // 4
-        for _, address, size in self.variables:
-            cell = -(-cell // 64) * 64 + address % 256 // 4
-            rows.append((address, size, cell))
-            cell += -(-size // 4) + 1
+        end = self.bytes
+        for _, address, size in self.variables:  # counted from their start, wherever the compiler has put them
+            end = -(-end // GRANULE) * GRANULE
+            rows.append((address, size, end))
+            end += size
         self.buffers = (structures.Buffer * max(len(rows), 1))(*rows)
         launch.heap, launch.heap_bytes = self.address, self.bytes
         launch.granules = self.granules.ctypes.data
         launch.buffers = ctypes.addressof(self.buffers)
         launch.argument_buffers, launch.buffer_count = len(self.parts), len(rows)
-        launch.global_cells = cell + 64
+        launch.global_cells = end // 4 + 64
 
     def translated(self, argument: Any) -> int:
         """Where the kernel finds an argument's array."""
@@ -431,6 +433,9 @@ def _run_native(library, kernel, grid, block, arguments, shared_mem, workers, co
                 future.result()
         _finish_native(library, kernel, grid, block, used, bool(stop.value))
     finally:
+        if cooperative and blocks * math.prod(block) > 8192:
+            for region in _native_regions.values():  # all workers are ours: nobody else uses them
+                region.give_back()
         _return_workers(mine)
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
 import sys
 
+MARGIN = 1 << 30  # [B] of address space on both sides of a guarded region
 _NO_RESERVE = {"linux": 0x4000, "darwin": 0x40}.get(sys.platform, 0)
 
 
@@ -41,3 +43,31 @@ class Region:
         """Return the memory behind the addresses to the system; it reads as zeros again."""
         if self._map is not None and hasattr(self._map, "madvise"):
             self._map.madvise(mmap.MADV_DONTNEED)
+
+
+class GuardedRegion(Region):
+    """A region between two stretches of address space that nobody may touch: an access there is a fault.
+
+    Compilers give some accesses no hook (GCC: a struct that is read to be passed by value); far outside the arrays they
+    end here instead of in whatever lies there.
+    """
+
+    def reserve(self, size: int) -> None:
+        """As Region.reserve; what lies behind `size`, rounded up to whole pages, is out of bounds from now on."""
+        if sys.platform == "win32":
+            super().reserve(size)
+            return
+        if self._map is None or size > self.bytes:
+            self.bytes = 0
+            super().reserve(size + 2 * MARGIN)
+            self.address, self.bytes = self.address + MARGIN, self.bytes - 2 * MARGIN
+        pages = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+        _protect(self.address - MARGIN, MARGIN, 0)
+        _protect(self.address, pages, mmap.PROT_READ | mmap.PROT_WRITE)
+        _protect(self.address + pages, self.bytes - pages + MARGIN, 0)
+
+
+def _protect(address: int, size: int, allowed: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(size), allowed):
+        raise MemoryError(f"the memory around a launch's arrays cannot be closed: {os.strerror(ctypes.get_errno())}")

@@ -22,7 +22,7 @@ PAUSED = 2  # what simt_run gives when it wants to be called again
 
 
 class Buffer(ctypes.Structure):
-    _fields_ = [("address", c_uint64), ("bytes", c_uint64), ("first_cell", c_uint64)]
+    _fields_ = [("address", c_uint64), ("bytes", c_uint64), ("first_byte", c_uint64)]
 
 
 class Launch(ctypes.Structure):

@@ -91,7 +91,7 @@ enum SimtRegion {                    // memory that launch.py owns and lends for
 
 struct SimtBuffer {                  // one array that the kernel may use: an argument or a __device__ variable
     uint64_t address, bytes;
-    uint64_t first_cell;             // number of its first 4-byte word in REGION_GLOBAL_CELLS
+    uint64_t first_byte;             // its place among all bytes: REGION_GLOBAL_CELLS has a cell for each 4 of them
 };
 
 struct SimtLaunch {

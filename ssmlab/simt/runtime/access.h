@@ -15,7 +15,7 @@ enum Variant {
 static i64 offset_in_object(const Block* block, u32 space, u32 object, u32 address) {
     if (space == SPACE_SHARED) return (i64)address - block->arrays[object].offset;
     const SimtBuffer& buffer = block->machine->launch->buffers[object];
-    return (i64)address - (i64)buffer.first_cell * 4 - (i64)(buffer.address & 3);
+    return (i64)address - (i64)buffer.first_byte;
 }
 
 // The site of an access; one place in the code may touch both spaces, or different sizes: each has a site of its own.
@@ -118,7 +118,7 @@ SIMT_INLINE void access_global(Fiber* fiber, u32 number, u64 address, u32 size, 
     }
     u16 site = site_of_access(fiber, pc, SPACE_GLOBAL, access_word(kind), size);
     sites.stats[site].objects |= 1ull << smaller(number, 63u);
-    u64 from = buffer.first_cell * 4 + (buffer.address & 3) + offset, end = from + size, start = from;
+    u64 from = buffer.first_byte + offset, end = from + size, start = from;
     if (SIMT_LIKELY(site)) record_request(fiber, site, number, (u32)from);
     while (from < end) {
         u64 word = from / 4, upto = smaller(end, word * 4 + 4);

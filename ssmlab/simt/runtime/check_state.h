@@ -22,6 +22,7 @@ struct FiberChecks {
     u64 loop_frame;              // endless loops: the outermost function seen since the budget ran out,
     u32 loop_line, loop_end;     // and its first and last line
     u32 doubt_line;              // of the index behind frame_in_doubt
+    void* printing;              // where it called printf, while that runs
     u64 poll_progress;           // machine's progress when this fiber last polled in vain
     u32 poll_line;
     // order.h

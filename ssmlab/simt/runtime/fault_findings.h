@@ -5,20 +5,15 @@
 
 static Fiber* fiber_to_land_on(Machine*) { return running; }
 
-// A fault inside a library (printf of a wild string): the innermost return address on the stack that is the learner's.
-static u32 line_of_stack(const Fiber* fiber, u64 stack_pointer) {
-    u64 end = (u64)fiber->stack + STACK_BYTES;
-    if (stack_pointer - (u64)fiber->stack >= STACK_BYTES) return 0;
-    for (u64 at = (stack_pointer + 7) & ~7ull; at + 8 <= end; at += 8)
-        if (u32 line = line_at(fiber->block->machine->launch, *(void**)at)) return line;
-    return 0;
-}
+static void observe_print(Fiber* fiber, void* pc) { fiber->checks.printing = pc; }
 
+// In the learner's code, in printf (of a wild string), or behind a call of what is no function.
 static u32 line_of_fault(const Fiber* fiber, const Fault& fault) {
     const SimtLaunch* launch = fiber->block->machine->launch;
-    void* pc = (void*)(fault.pc + 1);            // line_at looks at what comes before a return address
-    u32 line = fault.pc - launch->image < launch->image_bytes ? 0 : line_of_stack(fiber, fault.stack_pointer);
-    return line ? line : learner_line(fiber, pc);
+    if (fault.pc - launch->image < launch->image_bytes)
+        return learner_line(fiber, (void*)(fault.pc + 1));       // the line of what comes before a return address
+    if (fiber->checks.printing) return learner_line(fiber, fiber->checks.printing);
+    return learner_line(fiber, (void*)fault.return_address);
 }
 
 static bool is_stack_overflow(const Fiber* fiber, const Fault& fault) {
@@ -41,9 +36,9 @@ static void report_fault(Machine* machine, const Fault& fault) {
     const SimtLaunch* launch = machine->launch;
     SimtFinding finding = finding_of(fiber, KIND_WILD_ACCESS, 0, line_of_fault(fiber, fault));
     bool in_code = fault.pc - launch->image < launch->image_bytes;
-    if (fault.signal == SIGFPE) {
+    if (fault.cause == FAULT_DIVISION) {
         finding.kind = KIND_DIVISION_BY_ZERO;
-    } else if (fault.signal == SIGILL || fault.signal == SIGTRAP) {
+    } else if (fault.cause == FAULT_INSTRUCTION) {
         if (in_code) finding.kind = KIND_ASSERT, finding.text = "__trap()";
         else finding.variant = WILD_CODE;
     } else if (is_stack_overflow(fiber, fault)) {

@@ -9,10 +9,13 @@
 #pragma once
 #include "machine.h"
 
+enum FaultCause : u8 { FAULT_ACCESS, FAULT_DIVISION, FAULT_INSTRUCTION };
+
 struct Fault {
-    int signal;
+    FaultCause cause;
     bool at_known_address, writes, reads;        // what the processor tells
     u64 pc, stack_pointer, address;
+    u64 return_address;          // if the fault is at the first instruction of a function
 };
 static void report_fault(Machine*, const Fault&);                // fault_findings.h, native.h
 static Fiber* fiber_to_land_on(Machine*);
@@ -34,7 +37,11 @@ static void guard_stacks(char*, u64) {}
 
 #include <signal.h>
 #include <sys/mman.h>
+#if defined(__APPLE__)
+#include <sys/ucontext.h>
+#else
 #include <ucontext.h>
+#endif
 
 #if defined(__linux__) && (defined(__x86_64__) || defined(__aarch64__))
 #define SIMT_FAULT_LANDS 1
@@ -59,9 +66,12 @@ static char* fault_stacks;
 static SIMT_NOINLINE void land() { abandon(current()); }
 
 #if SIMT_FAULT_LANDS
-static Fault read_fault(int signal, const siginfo_t* info, const ucontext_t* context) {
+static Fault read_fault([[maybe_unused]] const Machine* machine, int signal, const siginfo_t* info,
+                        const ucontext_t* context) {
     Fault fault = {};
-    fault.signal = signal;
+    fault.cause = signal == SIGFPE                        ? FAULT_DIVISION
+                  : signal == SIGILL || signal == SIGTRAP ? FAULT_INSTRUCTION
+                                                          : FAULT_ACCESS;
     fault.address = (u64)info->si_addr;
     fault.at_known_address = info->si_code > 0 && info->si_code != 0x80;         // 0x80: not a canonical address
 #if defined(__linux__) && defined(__x86_64__)
@@ -71,13 +81,20 @@ static Fault read_fault(int signal, const siginfo_t* info, const ucontext_t* con
     fault.reads = fault.at_known_address && !fault.writes;
 #elif defined(__linux__)
     fault.pc = context->uc_mcontext.pc;
+    fault.return_address = context->uc_mcontext.regs[30];
     fault.stack_pointer = context->uc_mcontext.sp;
 #elif defined(__x86_64__)
     fault.pc = context->uc_mcontext->__ss.__rip;
     fault.stack_pointer = context->uc_mcontext->__ss.__rsp;
 #else
     fault.pc = (u64)__darwin_arm_thread_state64_get_pc(context->uc_mcontext->__ss);
+    fault.return_address = (u64)__darwin_arm_thread_state64_get_lr(context->uc_mcontext->__ss);
     fault.stack_pointer = (u64)__darwin_arm_thread_state64_get_sp(context->uc_mcontext->__ss);
+#endif
+#if defined(__x86_64__)
+    const SimtLaunch* launch = machine->launch;
+    if (fault.stack_pointer - (u64)stack_of(launch, 0) < launch->region_bytes[REGION_STACKS] - STACK_GUARD - 8)
+        fault.return_address = *(u64*)fault.stack_pointer;
 #endif
     return fault;
 }
@@ -101,7 +118,7 @@ static void continue_at(ucontext_t* context, void (*place)(), u64 stack_pointer)
 static bool take_fault(FaultPlace* place, int signal, siginfo_t* info, void* context) {
     Machine* machine = place->machine;
     if (!machine || !machine->fiber_runs || info->si_code <= 0) return false;    // <= 0: sent by somebody
-    report_fault(machine, read_fault(signal, info, (ucontext_t*)context));
+    report_fault(machine, read_fault(machine, signal, info, (ucontext_t*)context));
     Fiber* fiber = fiber_to_land_on(machine);
     continue_at((ucontext_t*)context, land, ((u64)fiber->stack + STACK_BYTES - 512) & ~15ull);
     return true;

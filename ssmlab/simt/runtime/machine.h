@@ -10,7 +10,7 @@ static void run_fiber() {
     launch->kernel(launch->arguments);
 
     fiber = current();
-    pause_if_due(fiber);
+    if (fiber->position == 0) pause_if_due(fiber);
     Block* block = fiber->block;
     Warp* warp = fiber->warp;
     block->machine->progress++;

@@ -45,8 +45,8 @@ static void report_fault(Machine* machine, const Fault& fault) {
     u64 lowest_stack = (u64)machine->fibers->stack, number = (fault.stack_pointer - lowest_stack) / STACK_BYTES;
     Fiber* fiber = machine->fibers + (number < (u64)machine->resident * machine->threads ? number : 0);
     if (fault.address - lowest_stack < NATIVE_GUARD) record(fiber, KIND_STACK_OVERFLOW, 1, nullptr);
-    else if (fault.signal == SIGFPE) record(fiber, KIND_DIVISION_BY_ZERO, 0, nullptr);
-    else if (fault.signal == SIGILL || fault.signal == SIGTRAP) record(fiber, KIND_ASSERT, 0, "__trap()");
+    else if (fault.cause == FAULT_DIVISION) record(fiber, KIND_DIVISION_BY_ZERO, 0, nullptr);
+    else if (fault.cause == FAULT_INSTRUCTION) record(fiber, KIND_ASSERT, 0, "__trap()");
     else record(fiber, KIND_WILD_ACCESS, WILD_IN_NATIVE_MODE, nullptr);
 }
 

@@ -17,6 +17,7 @@ static bool observe_stall(Machine*);             // nobody is runnable: true if 
 static void observe_atomic(Fiber*, void* address, u32 size, void* pc);
 static void observe_atomic_done(Fiber*, bool changed, void* pc);
 static void observe_sleep(Fiber*, void* pc);
+static void observe_print(Fiber*, void* pc);     // null: it is printed
 #else
 SIMT_INLINE void observe_block_start(Block*) {}
 SIMT_INLINE void observe_block_end(Block*) {}
@@ -30,4 +31,5 @@ SIMT_INLINE void observe_warp_barrier(Warp*, u32) {}
 SIMT_INLINE void observe_fence(Fiber*, int) {}
 SIMT_INLINE bool observe_stall(Machine*) { return false; }
 SIMT_INLINE void observe_atomic(Fiber*, void*, u32, void*) {}
+SIMT_INLINE void observe_print(Fiber*, void*) {}
 #endif

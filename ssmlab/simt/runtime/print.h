@@ -33,7 +33,9 @@ SIMT_API int simt_printf(const char* format, ...) {
     }
     va_list arguments;
     va_start(arguments, format);
+    observe_print(fiber, SIMT_CALLER);
     int wanted = vsnprintf(to + sizeof(SimtPrint), LONGEST_PRINT, format, arguments);
+    observe_print(fiber, nullptr);
     va_end(arguments);
     u32 bytes = wanted < 0 ? 0 : smaller<u32>((u32)wanted, LONGEST_PRINT - 1);
     SimtPrint piece = {fiber->block->number, interval_of(fiber), fiber->thread, bytes, 0};
