@@ -37,6 +37,7 @@ import re
 from dataclasses import dataclass, field
 
 from . import refusals
+from .empty_loops import ask_conditions
 from .messages import CompileError, Problem
 from .options import HostOptions, host_options
 from .outline import Outline, UnknownKernel, find_kernel
@@ -115,6 +116,7 @@ def translate(
     _stop_at_problems(outline)
     remember_launch_bounds(outline, rewriting)
     _remove_pragmas(outline, rewriting)
+    ask_conditions(outline, rewriting)
     prefix = preamble(host, outline.directives) + f'#line 1 "{_quoted(filename)}"\n'
     return Translation(
         text=prefix + rewriting.finish() + "\n" + thunks(outline, variables),

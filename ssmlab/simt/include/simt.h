@@ -61,6 +61,9 @@ template <class T, int INDEX, class Here = void> SIMT_UNSEEN T& simt_shared() {
 #define __nanosleep(nanoseconds) simt_sleep(nanoseconds)
 #define clock64() ((long long)simt_clock())
 #define clock() ((long)simt_clock())
+// The condition of an endless loop without a body, put there by the translation (empty_loops.py): the watchdog sees it.
+inline bool simt_always() { return true; }
+
 inline void __syncwarp(unsigned mask = 0xffffffffu) { simt_warp_barrier(mask); }
 
 // ---- text and checks
