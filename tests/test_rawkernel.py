@@ -249,7 +249,7 @@ def test_what_a_kernel_prints_reaches_sys_stdout(capsys):
 def test_a_newline_that_python_ate_is_a_compile_error_at_its_line():
     with pytest.raises(CompileError) as caught:
         RawKernel('extern "C" __global__ void k() {\n  printf("one\n");\n}', "k")((1,), (1,), ())
-    assert caught.value.line == 2
+    assert 2 in {problem.line for problem in caught.value.problems}  # clang also names the brace it then misses
 
 
 # ---- modules
