@@ -5,6 +5,8 @@ import platform
 
 import numpy as np
 
+from ssmlab import gpu
+
 
 def _gpu():
     """(name, reason): the GPU that torch and CuPy can both use, or None and why there is none."""
@@ -13,13 +15,9 @@ def _gpu():
     if not torch.cuda.is_available():
         return None, "torch sees no GPU"
     try:
-        import cupy
-    except ImportError as error:
-        return None, f"a GPU is here, but CuPy does not import ({error}): install the extra cuda12 or cuda13"
-    try:
-        cupy.cuda.runtime.getDeviceCount()
-    except cupy.cuda.runtime.CUDARuntimeError as error:
-        return None, f"a GPU is here, but CuPy cannot reach it ({error})"
+        gpu.require()
+    except RuntimeError as error:
+        return None, str(error)
     return torch.cuda.get_device_name(0), ""
 
 
@@ -37,7 +35,7 @@ def here():
     """Print what this machine has: device, cores, versions. Its cell is tagged nbval-ignore-output."""
     import torch
 
-    gpu, reason = _gpu()
-    where = f"GPU {gpu}" if gpu else f"CPU, {os.cpu_count()} cores ({reason})"
+    found, reason = _gpu()
+    where = f"GPU {found}" if found else f"CPU, {os.cpu_count()} cores ({reason})"
     print(f"{where} · {platform.system()} {platform.machine()} · "
           f"Python {platform.python_version()}, numpy {np.__version__}, torch {torch.__version__}")

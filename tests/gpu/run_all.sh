@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU, in one go: the marked tests, all notebooks against their stored text, NVIDIA's tools beside
 # ours, the numbers of notebook 03, the speed of the ops. Needs torch, CuPy, nbval, ncu and compute-sanitizer.
-#     bash tests/gpu/run_all.sh [folder for logs and results]        about 6 minutes on an H200 with 16 cores
+#     bash tests/gpu/run_all.sh [folder for logs and results]        the first three parts take 3 minutes on an H200
 # It ends with one line a part; the exit code tells whether all passed.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
