@@ -50,7 +50,16 @@ def floats_rounded_to_small_ones():
         x = _hard_floats(dtype)[:2048].astype(float)
         x = np.concatenate([x, np.nextafter(x, np.inf), np.nextafter(x, -np.inf), x * (1 + 2.0**-30)])
         want = as_stored(rounded(x, dtype), dtype)
-        yield Case(f"double_to_small<{kind}>", (len(x) // 256,), (256,), [x, empty(len(x), want.dtype)], {1: want})
+
+        infinity = bits_of([np.inf], dtype)[0]
+
+        def judge(results, want=want, x=x, infinity=infinity):
+            # which NaN is not said: CUDA's header makes 0x7FFF, the conversion instruction of sm_90 makes 0x7FC0
+            got, right = (np.asarray(row).view(np.uint16) for row in (results[1], want))
+            same = (got == right) | (((got & 0x7FFF) > infinity) & ((right & 0x7FFF) > infinity))
+            assert same.all(), [(x[i], hex(got[i]), hex(right[i])) for i in np.flatnonzero(~same)[:5]]
+
+        yield Case(f"double_to_small<{kind}>", (len(x) // 256,), (256,), [x, empty(len(x), want.dtype)], judge=judge)
 
 
 @feature

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU, in one go: the marked tests, all notebooks against their stored text, NVIDIA's tools beside
 # ours, the numbers of notebook 03, the speed of the ops. Needs torch, CuPy, nbval, ncu and compute-sanitizer.
-#     bash tests/gpu/run_all.sh [folder for logs and results]        the first three parts take 3 minutes on an H200
+#     bash tests/gpu/run_all.sh [folder for logs and results [part ...]]     all parts, or those that are named
 # It ends with one line a part; the exit code tells whether all passed.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
@@ -9,12 +9,14 @@ out=$(realpath -m "${1:-build/gpu}")
 mkdir -p "$out"
 export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"
 python=${PYTHON:-python3}
+wanted=" ${*:2} "
 workers=${WORKERS:-4}
 status=0
 
 part() { # name, command ...
     local name=$1 begin=$SECONDS code=0
     shift
+    case "$wanted" in "  " | *" $name "*) ;; *) return 0 ;; esac
     "$@" >"$out/$name.log" 2>&1 || code=$?
     printf '%-12s %s, %d s: %s\n' "$name" "$([ $code = 0 ] && echo ok || echo "FAILED ($code)")" $((SECONDS - begin)) \
         "$(tail -n 1 "$out/$name.log")"
