@@ -6,12 +6,13 @@
 //            that has posted the state behind it (state), walks that state forward through the totals in between, and posts
 //            its own.
 // Board      per tile and row the words total.a and total.b; state later takes the place of total.b. A word is 8 bytes: 32
-//            bits of a value and a flag. It arrives whole, so who sees the flag has the value, and no fence is needed (a
-//            double takes two words). All words must be 0 at the start, and so must the ticket.
+//            bits of a value and a flag, in one aligned volatile access, which PTX makes a relaxed one and never tears. So who
+//            sees the flag has the value; nothing is learnt from one word about another, and no fence is needed (a double
+//            takes two words, each with its flag). All words must be 0 at the start, and so must the ticket.
 // Rounding   the states are walked in the order of the tiles, one by one, wherever the walk begins: state(k) is always
 //            total(k) applied to state(k - 1). So the result is bitwise the same whoever posted first.
 // Used in    ssmlab.scan; notebook 05.   Oracle: ssmlab.reference.scan.
-// Source     Merrill & Garrett 2016, Single-pass Parallel Prefix Scan with Decoupled Look-back, NVR-2016-002.
+// Source     Merrill & Garland 2016, Single-pass Parallel Prefix Scan with Decoupled Look-back, NVR-2016-002.
 //
 // Mapping    grid = pieces of all rows, ticket -> (piece of the row, group of rows), group fastest. A piece is PARTS tiles.
 // Global     PARTS = 1: the tile waits in registers for its state, and each byte moves once. PARTS > 1: a block folds its tiles

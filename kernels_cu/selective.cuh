@@ -75,24 +75,25 @@ __device__ __forceinline__ double softplus(double x) { return x > 20.0 ? x : log
 constexpr float LOG2E = 1.44269504088896341f, LN2 = 0.693147180559945309f;
 __device__ __forceinline__ float exp_2(float x) { return exp2f(x); }
 
-// 1 / x of a positive x in two instructions; a float division takes ten. Good to 2 units in the last place.
-__device__ __forceinline__ float reciprocal(float x) {
-    const float root = rsqrtf(x);
-    return root * root;
+__device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + exp2f(-LOG2E * x)); }
+
+// softplus(x) = max(x, 0) + log(1 + e) with e = exp(-|x|) <= 1, and log(1 + e) = e P(e): eight terms of P (minimax) leave a
+// relative error under 2e-7 also where softplus is tiny (log(1 + e) taken literally loses those bits). No division, as the
+// special function unit is what a fused forward waits for. Never negative; NaN stays NaN.
+__device__ __forceinline__ float softplus_of(float x, float e) {
+    float p = 0.00523262424f;
+    p = p * e - 0.0295049567f;
+    p = p * e + 0.0782254934f;
+    p = p * e - 0.13663207f;
+    p = p * e + 0.191059887f;
+    p = p * e - 0.248429775f;
+    p = p * e + 0.333190948f;
+    p = p * e - 0.499994934f;
+    p = p * e + 0.99999994f;
+    return fmaxf(x, 0.0f) + e * p;                          // from 17 on the second term is lost: the identity
 }
 
-__device__ __forceinline__ float sigmoid(float x) { return reciprocal(1.0f + exp2f(-LOG2E * x)); }
-
-// log(1 + e) = 2 atanh(s) with s = e / (2 + e), and e = exp(-|x|) <= 1 keeps s^2 under 1/9: five terms (atanh(s) / s
-// interpolated at Chebyshev points, 5e-9 off) give every bit that a float has, also where softplus is tiny (there log(1 + e)
-// taken literally loses them). Never negative; NaN stays NaN.
-__device__ __forceinline__ float softplus(float x) {
-    const float e = exp2f(-LOG2E * fabsf(x));
-    const float s = e * reciprocal(2.0f + e);
-    const float q = s * s;
-    const float sum = (((0.1407889f * q + 0.1398258f) * q + 0.2001230f) * q + 0.3333316f) * q + 1.0f;
-    return fmaxf(x, 0.0f) + 2.0f * s * sum;                 // from 17 on the second term is lost: the identity
-}
+__device__ __forceinline__ float softplus(float x) { return softplus_of(x, exp2f(-LOG2E * fabsf(x))); }
 #endif
 
 // softplus and its derivative from one exponential. Above 20, where softplus is the identity, the derivative is 1.
@@ -103,8 +104,8 @@ __device__ __forceinline__ Two softplus_and_slope(double x) {
 #else
 __device__ __forceinline__ Two softplus_and_slope(float x) {
     const float e = exp2f(-LOG2E * fabsf(x));
-    const float above = reciprocal(1.0f + e);               // sigmoid of |x|
-    return Two{softplus(x), x > 0.0f ? above : e * above};
+    const float above = 1.0f / (1.0f + e);                  // sigmoid of |x|
+    return Two{softplus_of(x, e), x > 0.0f ? above : e * above};
 }
 #endif
 
@@ -201,6 +202,32 @@ __device__ __forceinline__ constexpr int items_of() {
     return TIME_INNER ? (STEPS / VECTOR * ACROSS + THREADS - 1) / THREADS
                       : ((ACROSS + VECTOR - 1) / VECTOR * STEPS + THREADS - 1) / THREADS;
 }
+
+// Do a thread's accesses of a tile all lie one hop apart, on the same channels (or, where time is inner, the same steps)?
+template <int STEPS, int ACROSS>
+__device__ __forceinline__ constexpr bool evenly_spaced() {
+    return THREADS % (TIME_INNER ? STEPS / VECTOR : (ACROSS + VECTOR - 1) / VECTOR) == 0;
+}
+
+// A thread's accesses of one tensor, one after another: an addition each instead of a product of strides.
+template <typename ELEMENT, int STEPS, int ACROSS>
+struct Walk {
+    ELEMENT* at;
+    Strides strides;
+
+    __device__ __forceinline__ Walk(ELEMENT* tensor, Strides its, const Place& place, long long first) : strides(its) {
+        at = tensor ? tensor + strides.of(place, first, spot_of<STEPS, ACROSS>(0)) : nullptr;
+    }
+
+    __device__ __forceinline__ void next(int item) {        // from access number `item` to the one behind it
+        if (evenly_spaced<STEPS, ACROSS>()) {
+            constexpr int PACKS = TIME_INNER ? STEPS / VECTOR : (ACROSS + VECTOR - 1) / VECTOR;
+            at += THREADS / PACKS * (TIME_INNER ? strides.channel : strides.time);
+        } else {
+            at += strides.inside(spot_of<STEPS, ACROSS>(item + 1)) - strides.inside(spot_of<STEPS, ACROSS>(item));
+        }
+    }
+};
 
 __device__ __forceinline__ int step_of(Spot spot, int v) { return TIME_INNER ? spot.t + v : spot.t; }
 __device__ __forceinline__ int channel_of(Spot spot, int v) { return TIME_INNER ? spot.c : spot.c + v; }
@@ -332,28 +359,32 @@ struct alignas(sizeof(real) * (OWN % 4 == 0 ? 4 : OWN % 2 == 0 ? 2 : 1)) Owned {
     real at[OWN];
 };
 
-// The thread's states of one channel in a dense array (channels, states): `at` is the place of the first. Where every place
-// for a state is one (states == WIDTH), they are read and written as a vector.
-__device__ __forceinline__ Owned read_states(const real* from, long long at, int lane, int states, bool present) {
+struct alignas(16) Four {
+    real at[FOUR];
+};
+
+// The thread's states of one channel in a dense array (channels, states): `at` is the place of the first, which is state
+// number `first`. Where every place for a state is one, they are read and written as a vector.
+__device__ __forceinline__ Owned read_states(const real* from, long long at, int first, int states, bool present) {
     Owned value;
-    if (states == WIDTH && present) {
+    if (states % WIDTH == 0 && present) {
         value = *reinterpret_cast<const Owned*>(from + at);
     } else {
 #pragma unroll
         for (int s = 0; s < OWN; ++s) {
-            value.at[s] = present && lane * OWN + s < states ? from[at + s] : real(0);
+            value.at[s] = present && first + s < states ? from[at + s] : real(0);
         }
     }
     return value;
 }
 
-__device__ __forceinline__ void write_states(real* to, long long at, int lane, int states, bool present, Owned value) {
-    if (states == WIDTH && present) {
+__device__ __forceinline__ void write_states(real* to, long long at, int first, int states, bool present, Owned value) {
+    if (states % WIDTH == 0 && present) {
         *reinterpret_cast<Owned*>(to + at) = value;
     } else {
 #pragma unroll
         for (int s = 0; s < OWN; ++s) {
-            if (present && lane * OWN + s < states) {
+            if (present && first + s < states) {
                 to[at + s] = value.at[s];
             }
         }
@@ -362,30 +393,30 @@ __device__ __forceinline__ void write_states(real* to, long long at, int lane, i
 
 // The same for saved states, which may be stored in fewer bits.
 #if defined(BORDER_BFLOAT16)
-__device__ __forceinline__ Owned read_borders(const void* from, long long at, int lane, int states, bool present) {
+__device__ __forceinline__ Owned read_borders(const void* from, long long at, int first, int states, bool present) {
     Owned value;
 #pragma unroll
     for (int s = 0; s < OWN; ++s) {
-        const bool exists = present && lane * OWN + s < states;
+        const bool exists = present && first + s < states;
         value.at[s] = exists ? from_border(reinterpret_cast<const border*>(from)[at + s]) : real(0);
     }
     return value;
 }
 
-__device__ __forceinline__ void write_borders(void* to, long long at, int lane, int states, bool present, Owned value) {
+__device__ __forceinline__ void write_borders(void* to, long long at, int first, int states, bool present, Owned value) {
 #pragma unroll
     for (int s = 0; s < OWN; ++s) {
-        if (present && lane * OWN + s < states) {
+        if (present && first + s < states) {
             reinterpret_cast<border*>(to)[at + s] = to_border(value.at[s]);
         }
     }
 }
 #else
-__device__ __forceinline__ Owned read_borders(const void* from, long long at, int lane, int states, bool present) {
-    return read_states(reinterpret_cast<const real*>(from), at, lane, states, present);
+__device__ __forceinline__ Owned read_borders(const void* from, long long at, int first, int states, bool present) {
+    return read_states(reinterpret_cast<const real*>(from), at, first, states, present);
 }
 
-__device__ __forceinline__ void write_borders(void* to, long long at, int lane, int states, bool present, Owned value) {
-    write_states(reinterpret_cast<real*>(to), at, lane, states, present, value);
+__device__ __forceinline__ void write_borders(void* to, long long at, int first, int states, bool present, Owned value) {
+    write_states(reinterpret_cast<real*>(to), at, first, states, present, value);
 }
 #endif

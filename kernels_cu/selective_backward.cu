@@ -3,42 +3,61 @@
 // What       From the right, with g[t] = dL/dh[t]:  g[t] = C[t] dy[t] + a[t+1] g[t+1], and then
 //                w = sum_n g B,  q = sum_n a g h[t-1] A:   du = w delta + D dy,  d delta = w u + q  (softplus' on top)
 //                dA += a g h[t-1] delta,  dB = g delta u,  dC = dy h;   dz = dout y silu'(z),  dy = dout silu(z).
-// How        A block owns MANY * GROUPS channels (ROUNDS times) of one segment and walks its chunks from the last to the first.
-//            1  stage delta, delta*u, dy, B, C of the chunk
+// How        A block owns CHANNELS channels of one segment and walks its chunks from the last to the first:
+//            0  where states are saved SPAN chunks apart: run forward from the saved one to this chunk
+//            1  stage delta, delta*u, dy of the chunk
 //            2  forward from the chunk's saved state; keep the state before each TILE steps in shared memory
 //            3  tiles from the last to the first: forward once more, now into registers, then back with g
-//            4  gradients of u, delta, z leave; of D and delta_bias are summed over the chunk.
-//            dB and dC are sums over channels: over MANY in registers, over GROUPS through shared memory, over blocks by
+//            4  gradients of u, delta, z leave; each thread adds up what D and delta_bias get from its steps.
+//            Many states are taken WIDTH at a time: 2 and 3 run PARTS times, and w, q, y grow from part to part.
+//            dB and dC are sums over channels: over MANY in registers, over the channels of a warp through shared memory
+//            that no other warp touches (so 2 and 3 need no barrier), over warps once a chunk, over blocks by
 //            selective_sum. No atomics: every sum has one order, so the gradients are the same bits in every run.
+//            Where the parts of dB and dC would take much memory, segments are launched one after the other, from the
+//            last to the first, and g goes from one to the next through memory (`leave`).
 // Used in    ssmlab.selective_scan; notebook 07.   Oracle: autograd of the loop in float64.   Mapping: selective.cuh.
 //
 // Shared     dynamic, SHARED bytes: struct Layout.
-// Work       a state and step: 3 exponentials (2 if every state was saved), about 24 other instructions.
-// Barriers   1 a tile of steps (2 with one exchange buffer), 6 a chunk and round.
-// compile: -default-device -DELEMENT_BFLOAT16 -DVECTOR=4 -DTABLE=4 -DTIME_INNER=0 -DPACKED=0 -DGATED=1 -DFIXED_B=0 -DFIXED_C=0 -DLANES=4 -DOWN=4 -DMANY=2 -DTHREADS=128 -DTILE=4 -DRESIDENT=3 -DROUNDS=1 -DBUFFERS=1 -DCHUNK=32 -DEVERY=0 -DSHARED=75552
-// compile: -default-device -DELEMENT_DOUBLE -DVECTOR=1 -DTABLE=1 -DTIME_INNER=1 -DPACKED=1 -DGATED=0 -DFIXED_B=1 -DFIXED_C=0 -DLANES=2 -DOWN=4 -DMANY=1 -DTHREADS=32 -DTILE=4 -DRESIDENT=1 -DROUNDS=4 -DBUFFERS=1 -DCHUNK=32 -DEVERY=1 -DBORDER_BFLOAT16 -DSHARED=30992
+// Work       a state and step: 2 exponentials (1 if every state was saved), about 20 other instructions.
+// Barriers   B1, B2 a chunk and part; B3 once; B0 once, where rows are packed once a chunk.
+// compile: -default-device -ftz=true -prec-div=false -DELEMENT_BFLOAT16 -DVECTOR=4 -DTABLE=4 -DTIME_INNER=0 -DPACKED=0 -DGATED=1 -DFIXED_B=0 -DFIXED_C=0 -DLANES=4 -DOWN=4 -DMANY=2 -DTHREADS=128 -DTILE=4 -DRESIDENT=3 -DPARTS=1 -DCHUNK=32 -DSPAN=2 -DEVERY=0 -DSHARED=76064
+// compile: -default-device -DELEMENT_DOUBLE -DVECTOR=1 -DTABLE=1 -DTIME_INNER=1 -DPACKED=1 -DGATED=0 -DFIXED_B=1 -DFIXED_C=0 -DLANES=2 -DOWN=4 -DMANY=1 -DTHREADS=32 -DTILE=4 -DRESIDENT=1 -DPARTS=3 -DCHUNK=32 -DSPAN=1 -DEVERY=1 -DBORDER_BFLOAT16 -DSHARED=46112
 #include "selective.cuh"
 
-constexpr int GROUPS = THREADS / LANES;                     // channels that are worked on side by side
-constexpr int CHANNELS = GROUPS * MANY;                     // of one round; thread group i owns channels i * MANY ...
-constexpr int PITCH = CHANNELS + TIME_INNER * MANY;
+constexpr int GROUPS = THREADS / LANES;                     // thread groups; group i owns channels i * MANY ...
+constexpr int CHANNELS = GROUPS * MANY;
+constexpr int PITCH = CHANNELS + (TIME_INNER ? MANY : 4);   // keeps the steps that are written together in different banks
 constexpr int TILES = CHUNK / TILE;
 constexpr int ITEMS = items_of<CHUNK, CHANNELS>();
 constexpr int CELLS = cells_of<CHUNK>();
-constexpr int HALF = GROUPS * WIDTH + (WIDTH == 16 ? 16 : 0);   // one exchanged table, padded against bank conflicts
+constexpr int WARPS = THREADS / 32;
+constexpr int ROWS = 32 / LANES;                            // thread groups of a warp, over which it sums dB and dC
+constexpr int EXCHANGE = TILE * 2 * ROWS * WIDTH;           // what a warp's threads hand each other for it
+constexpr int QUADS = WIDTH / FOUR;                         // sums of dB or dC of a step, four at a time
+constexpr int COLUMNS = (TILE * 2 * QUADS + 31) / 32;       // the fours that a thread makes of a tile
+constexpr bool WHOLE_COLUMNS = TILE * 2 * QUADS % 32 == 0;
+constexpr int STRIDE = THREADS * VECTOR / CHANNELS;         // steps between two accesses of a thread, if ...
+constexpr bool SAME_CHANNELS = !TIME_INNER && evenly_spaced<CHUNK, CHANNELS>() && CHUNK % STRIDE == 0;
+constexpr int KEPT = SAME_CHANNELS ? 1 : ITEMS;             // sums of a thread over time, for dD and d delta_bias
+
+struct Streams {                                            // the raw words of a thread's accesses of a chunk
+    Raw<VECTOR> u[ITEMS], delta[ITEMS], dout[ITEMS], z[ITEMS];
+};
 
 static_assert(CHUNK % TILE == 0, "CHUNK: a multiple of TILE");
+static_assert(WIDTH % FOUR == 0 && TILE * LANES <= 16, "a tile's sums take the place of its warp's states");
 
 struct Layout {                                             // places in the dynamic shared memory, in reals
-    static constexpr int drive = 0;                                         // (delta, delta*u), later (w, q)
-    static constexpr int slope = drive + 2 * CHUNK * PITCH;                 // dy, later y
+    static constexpr int drive = 0;                                         // (delta, delta*u)
+    static constexpr int slope = drive + 2 * CHUNK * PITCH;                 // dy
     static constexpr int tables = (slope + CHUNK * PITCH + 3) / 4 * 4;      // B, C
-    static constexpr int inner = tables + 2 * CHUNK * WIDTH;                // states before tiles 1, 2 ...
-    static constexpr int exchange = inner + (EVERY ? 0 : (TILES - 1) * MANY * THREADS * OWN);
-    static constexpr int gathered = exchange + BUFFERS * TILE * 2 * HALF;   // dB, dC of the chunk, summed over rounds
-    static constexpr int sums = gathered + (ROUNDS > 1 ? 2 * CHUNK * WIDTH : 0);    // dD, d delta_bias of each round
-    static constexpr int weights = sums + 2 * ROUNDS * CHANNELS;            // delta_bias, D of this round
-    static constexpr int end = weights + 2 * (CHANNELS + ABREAST);
+    static constexpr int inner = tables + 2 * CHUNK * WIDTH;                // states before tiles 1, 2 ..., then sums
+    static constexpr int exchange = inner + (TILES - 1) * MANY * THREADS * OWN;
+    static constexpr int weights = exchange + WARPS * EXCHANGE;             // delta_bias, D
+    static constexpr int apart = (weights + 2 * (CHANNELS + ABREAST) + 3) / 4 * 4;
+    static constexpr int found = PARTS > 1 ? apart : drive;                 // (w, q): with one part over what it read
+    static constexpr int output = PARTS > 1 ? found + 2 * CHUNK * PITCH : slope;    // y before skip and gate
+    static constexpr int end = PARTS > 1 ? output + CHUNK * PITCH : apart;
 };
 constexpr int SHARED_BYTES = Layout::end * (int)sizeof(real) + 2 * CHUNK * (int)sizeof(int);
 static_assert(SHARED_BYTES == SHARED, "SHARED: the launcher counts the same shared memory");
@@ -46,14 +65,18 @@ static_assert(SHARED_BYTES == SHARED, "SHARED: the launcher counts the same shar
 extern "C" __global__ __launch_bounds__(THREADS, RESIDENT)
 void selective_backward(const element* __restrict__ u, const element* __restrict__ delta, const real* __restrict__ A,
                         const b_element* __restrict__ B, const c_element* __restrict__ C, const real* __restrict__ D,
-                        const element* __restrict__ z, const real* __restrict__ delta_bias, const void* __restrict__ borders,
+                        const element* __restrict__ z, const real* __restrict__ delta_bias,
+                        const void* __restrict__ borders,
                         const real* __restrict__ initial, const int* __restrict__ start, const int* __restrict__ finish,
                         const element* __restrict__ dout, const real* __restrict__ d_final,
                         element* __restrict__ du, element* __restrict__ ddelta, element* __restrict__ dz,
-                        real* __restrict__ adjoint, real* __restrict__ d_initial, real* __restrict__ dA_part,
-                        real* __restrict__ dB_part, real* __restrict__ dC_part, real* __restrict__ sums_part,
+                        const real* __restrict__ enter, real* __restrict__ leave, real* __restrict__ carry,
+                        real* __restrict__ again,
+                        real* __restrict__ d_initial, real* __restrict__ dA_part,
+                        real* __restrict__ dB_part, real* __restrict__ dC_part,
+                        real* __restrict__ sums_part,
                         int length, int channels, int states, int groups, int softplus_on, int segment_steps, int segments,
-                        int batches,
+                        int first_segment, int segments_here, int batches,
                         long long u_batch, long long u_time, long long u_channel, long long delta_batch,
                         long long delta_time, long long delta_channel, long long z_batch, long long z_time,
                         long long z_channel, long long dout_batch, long long dout_time, long long dout_channel,
@@ -66,243 +89,318 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
     real* const slope = shared + Layout::slope;
     real* const tables = shared + Layout::tables;
     real* const inner = shared + Layout::inner;
-    real* const exchange = shared + Layout::exchange;
-    real* const gathered = shared + Layout::gathered;
-    real* const sums = shared + Layout::sums;
     real* const bias = shared + Layout::weights;
     real* const skip = bias + CHANNELS + ABREAST;
+    Two* const found = reinterpret_cast<Two*>(shared + Layout::found);
+    real* const output = shared + Layout::output;
     int* const starts = reinterpret_cast<int*>(shared + Layout::end);
     int* const finishes = starts + CHUNK;
 
-    const Place place = place_of(blockIdx.x, channels, groups, CHANNELS * ROUNDS, segments);
-    const int lane = threadIdx.x % LANES;
-    const int mine = threadIdx.x / LANES;                   // which group of threads; its channels: mine * MANY ...
-    const int from = (int)(place.segment * segment_steps);
+    Place place = place_of(blockIdx.x, channels, groups, CHANNELS, segments_here);
+    place.segment += first_segment;
+    const int lane = threadIdx.x % LANES;                   // which of the channel's threads
+    const int mine = threadIdx.x / LANES * MANY;            // first channel inside the block
+    const int warp = threadIdx.x / 32;
+    const int from = place.segment * segment_steps;         // this block's steps: from ... to - 1
     const int to = segment_steps < length - from ? from + segment_steps : length;
-    const long long chunks = (length + CHUNK - 1) / CHUNK;
-    const long long state_row = (place.batch * segments + place.segment) * channels;    // of adjoint and dA_part
-    const int in_group = channels / groups;
-    const long long column = (place.first - place.group * in_group) / (CHANNELS * ROUNDS);      // which block of the group
+    const long long b = place.batch;
+    const long long border_rows = (length + SPAN * CHUNK - 1) / (SPAN * CHUNK);     // saved states of a row
+    const long long again_row = b * segments + place.segment;
+    const long long state_row = (b * segments + place.segment) * channels + place.first;    // of adjoint and dA_part
+    const long long column = place.first % (channels / groups) / CHANNELS;      // which block of the group
+    const long long part_from = first_segment * (long long)segment_steps;       // first step in dB_part and dC_part
+    const long long part_steps = min(segments_here * (long long)segment_steps, length - part_from);
+    real* const exchange = shared + Layout::exchange + warp * EXCHANGE;
+    auto tile_sums = [&](int tile, int of) {                // dB and dC of a tile, summed over the channels of warp `of`
+        return tile == 0 ? shared + Layout::exchange + of * EXCHANGE
+                         : inner + ((tile - 1) * MANY * THREADS + of * 32) * OWN;
+    };
 
     const Strides u_at = {u_batch, u_time, u_channel}, delta_at = {delta_batch, delta_time, delta_channel};
     const Strides z_at = {z_batch, z_time, z_channel}, dout_at = {dout_batch, dout_time, dout_channel};
     const Strides du_at = {du_batch, du_time, du_channel}, ddelta_at = {ddelta_batch, ddelta_time, ddelta_channel};
     const Strides dz_at = {dz_batch, dz_time, dz_channel};
-    Table b_at = {nullptr, 0, 0}, c_at = {nullptr, 0, 0};
-#if !FIXED_B
-    b_at = {B + place.batch * B_batch + place.group * B_group, B_time, B_state};
-#endif
-#if !FIXED_C
-    c_at = {C + place.batch * C_batch + place.group * C_group, C_time, C_state};
-#endif
-    for (int i = threadIdx.x; i < 2 * ROUNDS * CHANNELS; i += THREADS) {
-        sums[i] = 0;
+    for (int c = threadIdx.x; c < CHANNELS + ABREAST; c += THREADS) {
+        bias[c] = delta_bias && c < place.count ? delta_bias[place.first + c] : real(0);
+        skip[c] = D && c < place.count ? D[place.first + c] : real(0);
     }
-    for (int i = threadIdx.x; ROUNDS > 1 && i < 2 * CHUNK * WIDTH; i += THREADS) {
-        gathered[i] = 0;
-    }
-    auto keep_table = [&](int half, int t, int n, int steps, int first, real value) {       // dB (half 0) or dC of a step
-        real* const part = half ? dC_part : dB_part;
-        if ((half ? C_MOVES : B_MOVES) && t < steps && n < states) {
-            part[(((column * batches + place.batch) * length + first + t) * groups + place.group) * states + n] = value;
-        }
-    };
+    Values<Two> totals[KEPT] = {};                          // what D and delta_bias get from this thread's accesses
 
-    // What a thread carries from chunk to chunk. With one round it stays in registers; with more it waits in memory.
+    // What a thread carries from chunk to chunk. With one part it stays in registers; with more it waits in memory.
     real rate[MANY][OWN], g[MANY][OWN], dA[MANY][OWN];
     real b_own[MANY][OWN], c_own[MANY][OWN], dB_own[MANY][OWN], dC_own[MANY][OWN];
     bool present[MANY];
-    auto fetch = [&](int base, int count) {
+#pragma unroll
+    for (int j = 0; j < MANY; ++j) {
+        present[j] = mine + j < place.count;
+    }
+    auto fetch = [&](int n0, const real* arriving, long long row) {     // n0: the part's first state that is this thread's
 #pragma unroll
         for (int j = 0; j < MANY; ++j) {
-            const long long channel = base + mine * MANY + j;
-            present[j] = mine * MANY + j < count;
-            const Owned a_row = read_states(A, channel * states + lane * OWN, lane, states, present[j]);
-            const Owned g_row = read_states(adjoint, (state_row + channel) * states + lane * OWN, lane, states, present[j]);
+            const long long channel = place.first + mine + j;
+            const Owned a_row = read_states(A, channel * states + n0, n0, states, present[j]);
+            const Owned g_row = read_states(arriving, (row + mine + j) * states + n0, n0, states, present[j] && arriving);
 #pragma unroll
             for (int s = 0; s < OWN; ++s) {
-                const int n = lane * OWN + s;
+                const bool exists = present[j] && n0 + s < states;
                 rate[j][s] = a_row.at[s] * LOG2E;
                 g[j][s] = g_row.at[s];
                 dA[j][s] = dB_own[j][s] = dC_own[j][s] = 0;
-                b_own[j][s] = FIXED_B && present[j] && n < states ? (real)B[channel * B_group + n * B_state] : real(0);
-                c_own[j][s] = FIXED_C && present[j] && n < states ? (real)C[channel * C_group + n * C_state] : real(0);
+                b_own[j][s] = FIXED_B && exists ? (real)B[channel * B_group + (n0 + s) * B_state] : real(0);
+                c_own[j][s] = FIXED_C && exists ? (real)C[channel * C_group + (n0 + s) * C_state] : real(0);
             }
         }
     };
-    auto deposit = [&](int base) {
+    auto put = [&](real* to, long long at, int n0, int j, const real* values, bool add) {   // my states of channel j
+        Owned value = read_states(to, at, n0, states, present[j] && add);
+#pragma unroll
+        for (int s = 0; s < OWN; ++s) {
+            value.at[s] = add ? value.at[s] + values[s] : values[s];
+        }
+        write_states(to, at, n0, states, present[j], value);
+    };
+    auto deposit = [&](int n0, bool begins, bool ends) {    // begins: nothing is there yet; ends: g is at the first step
+        const bool add = PARTS > 1 && !begins;
 #pragma unroll
         for (int j = 0; j < MANY; ++j) {
-            const long long at = (state_row + base + mine * MANY + j) * states + lane * OWN;
-            auto add = [&](real* part, const real* more) {
-                Owned value = read_states(part, at, lane, states, present[j]);
-#pragma unroll
-                for (int s = 0; s < OWN; ++s) {
-                    value.at[s] += more[s];
-                }
-                write_states(part, at, lane, states, present[j], value);
-            };
-            Owned arrived;
-#pragma unroll
-            for (int s = 0; s < OWN; ++s) {
-                arrived.at[s] = g[j][s];
-            }
-            write_states(adjoint, at, lane, states, present[j], arrived);
-            add(dA_part, dA[j]);
+            const long long at = (state_row + mine + j) * states + n0;
+            put(dA_part, at, n0, j, dA[j], add);
             if (FIXED_B) {
-                add(dB_part, dB_own[j]);
+                put(dB_part, at, n0, j, dB_own[j], add);
             }
             if (FIXED_C) {
-                add(dC_part, dC_own[j]);
+                put(dC_part, at, n0, j, dC_own[j], add);
+            }
+            if (PARTS > 1) {
+                put(carry, at, n0, j, g[j], false);
+            }
+            if (leave && ends && place.segment > 0) {       // the segment before is launched next
+                put(leave, at - (long long)channels * states, n0, j, g[j], false);
+            }
+            if (!PACKED && ends && place.segment == 0) {
+                put(d_initial, (b * channels + place.first + mine + j) * states + n0, n0, j, g[j], false);
+            }
+        }
+    };
+    auto place_in = [&](long long row, int j, int n0) {     // this thread's first state of channel j in an array of states
+        return (row * channels + place.first + mine + j) * states + n0;
+    };
+    auto initial_of = [&](int mark, int j, int n) {
+        return initial && mark >= 0 && present[j] && n < states ? initial[place_in(mark, j, n)] : real(0);
+    };
+    auto mark = [&](int first) {
+        for (int t = threadIdx.x; PACKED && t < CHUNK; t += THREADS) {
+            starts[t] = t < to - first ? start[b * length + first + t] : PADDING;
+            finishes[t] = t < to - first ? finish[b * length + first + t] : -1;
+        }
+        if (PACKED) {
+            __syncthreads();                                // BP: the marks are there before anyone asks for them
+        }
+    };
+    // Loads the streams of a chunk: all, or those that the states need.
+    auto load = [&](auto whole, auto all, int first, Streams& raw) {
+        constexpr bool WHOLE = decltype(whole)::value && !PACKED, ALL = decltype(all)::value;
+        Walk<const element, CHUNK, CHANNELS> u_walk(u, u_at, place, first), delta_walk(delta, delta_at, place, first);
+        Walk<const element, CHUNK, CHANNELS> dout_walk(dout, dout_at, place, first), z_walk(z, z_at, place, first);
+#pragma unroll
+        for (int i = 0; i < ITEMS; ++i) {
+            const Spot spot = spot_of<CHUNK, CHANNELS>(i);
+            raw.u[i] = load_pack<WHOLE>(u_walk.at, spot, to - first, place.count);
+            raw.delta[i] = load_pack<WHOLE>(delta_walk.at, spot, to - first, place.count);
+            u_walk.next(i);
+            delta_walk.next(i);
+            if (ALL) {
+                raw.dout[i] = load_pack<WHOLE>(dout_walk.at, spot, to - first, place.count);
+                dout_walk.next(i);
+            }
+            if (ALL && GATED) {
+                raw.z[i] = load_pack<WHOLE>(z_walk.at, spot, to - first, place.count);
+                z_walk.next(i);
+            }
+        }
+    };
+    // Stages (delta, delta*u) of a chunk, and dy if there is `all`.
+    auto stage = [&](auto whole, auto all, int first, const Streams& raw) {
+        constexpr bool WHOLE = decltype(whole)::value && !PACKED, ALL = decltype(all)::value;
+#pragma unroll
+        for (int i = 0; i < ITEMS; ++i) {
+            const Spot spot = spot_of<CHUNK, CHANNELS>(i);
+            if (spot.mine) {
+                const Abreast offset = *reinterpret_cast<const Abreast*>(bias + spot.c);
+                Values<Two> pairs;
+                Values<real> slopes;
+                bool counts[VECTOR];
+#pragma unroll
+                for (int v = 0; v < VECTOR; ++v) {
+                    const int t = step_of(spot, v);
+                    counts[v] = WHOLE || (first + t < to && !(PACKED && starts[t] == PADDING));
+                    const real before = raw.delta[i].of(v) + offset.of(v);
+                    const real step = softplus_on ? softplus(before) : before;
+                    pairs.at[v].x = counts[v] ? step : real(0);
+                    pairs.at[v].y = counts[v] ? step * raw.u[i].of(v) : real(0);
+                    slopes.at[v] = ALL && counts[v] ? raw.dout[i].of(v) : real(0);
+                }
+                if (ALL && GATED) {
+#pragma unroll
+                    for (int v = 0; v < VECTOR; ++v) {
+                        const real w = raw.z[i].of(v);
+                        slopes.at[v] *= counts[v] ? w * sigmoid(w) : real(0);
+                    }
+                }
+                put_values(drive, PITCH, spot, pairs);
+                if (ALL) {
+                    put_values(slope, PITCH, spot, slopes);
+                }
+            }
+        }
+    };
+    auto cell = [&](int i, int part_first) {
+        Table b_at = {nullptr, 0, 0}, c_at = {nullptr, 0, 0};
+#if !FIXED_B
+        b_at = {B + b * B_batch + place.group * B_group + part_first * B_state, B_time, B_state};
+#endif
+#if !FIXED_C
+        c_at = {C + b * C_batch + place.group * C_group + part_first * C_state, C_time, C_state};
+#endif
+        return cell_of<CHUNK>(b_at, c_at, i, states - part_first);
+    };
+    auto load_tables = [&](int first, int part_first, Raw<TABLE> (&raw)[CELLS]) {
+#pragma unroll
+        for (int i = 0; i < CELLS; ++i) {
+            const Cell at = cell(i, part_first);
+            raw[i] = load_cell<false>(at, first * (at.place < CHUNK * WIDTH ? B_time : C_time), to - first);
+        }
+    };
+    auto stage_tables = [&](const Raw<TABLE> (&raw)[CELLS]) {
+#pragma unroll
+        for (int i = 0; i < CELLS; ++i) {
+            const Cell at = cell(i, 0);
+            stage_cell(tables, at, raw[i], !(PACKED && starts[at.t] == PADDING));
+        }
+    };
+    // Runs h through the first tiles of the staged chunk; with `keep` the state behind each tile stays in shared memory.
+    auto run_through = [&](real (&h)[MANY][OWN], int n0, int tiles, auto keep) {
+#pragma unroll 1
+        for (int tile = 0; tile < tiles; ++tile) {
+#pragma unroll
+            for (int k = 0; k < TILE; ++k) {
+                const int t = tile * TILE + k;
+                const ManyTwo pair = *reinterpret_cast<const ManyTwo*>(drive + t * PITCH + mine);
+                const Owned b_now = *reinterpret_cast<const Owned*>(tables + t * WIDTH + lane * OWN);
+#pragma unroll
+                for (int j = 0; j < MANY; ++j) {
+#pragma unroll
+                    for (int s = 0; s < OWN; ++s) {
+                        if (PACKED && starts[t] >= FROM_ZERO) {
+                            h[j][s] = initial_of(starts[t], j, n0 + s);
+                        }
+                        h[j][s] = exp_2(pair.at[j].x * rate[j][s]) * h[j][s]
+                                  + pair.at[j].y * (FIXED_B ? b_own[j][s] : b_now.at[s]);
+                    }
+                }
+            }
+#pragma unroll
+            for (int j = 0; j < MANY && decltype(keep)::value; ++j) {
+                Owned value;
+#pragma unroll
+                for (int s = 0; s < OWN; ++s) {
+                    value.at[s] = h[j][s];
+                }
+                *reinterpret_cast<Owned*>(inner + ((tile * MANY + j) * THREADS + threadIdx.x) * OWN) = value;
             }
         }
     };
 
     const int last = from + (to - from - 1) / CHUNK * CHUNK;    // the last chunk, which is the first to be worked on
+    const bool ending = place.segment == segments - 1;      // what arrives is the gradient of the final state
+    const real* const arriving = !ending ? enter : PACKED ? nullptr : d_final;
+    const long long arriving_row = ending ? b * channels + place.first : state_row;
+    if (PARTS == 1) {
+        fetch(lane * OWN, arriving, arriving_row);
+    }
     for (int first = last; first >= from && from < to; first -= CHUNK) {
         const int steps = to - first;                       // that exist
-        __syncthreads();                                    // B0: the last chunk is done with marks and tables
-        for (int t = threadIdx.x; PACKED && t < CHUNK; t += THREADS) {
-            starts[t] = t < steps ? start[place.batch * length + first + t] : PADDING;
-            finishes[t] = t < steps ? finish[place.batch * length + first + t] : -1;
-        }
-        if (PACKED) {
-            __syncthreads();                                // BP: the marks are there before the tables ask for them
-        }
+        const bool full = HAS_WHOLE && place.count == CHANNELS, all_here = full && steps >= CHUNK;
+        const int chunk = first / CHUNK, behind = EVERY ? 0 : chunk % SPAN;     // chunks since the last saved state
+        auto saved = [&](int j, int n0, bool itself) {      // the last saved state; or this chunk's, if it has been run to
+            return itself ? read_states(again, place_in(again_row, j, n0), n0, states, present[j])
+                          : read_borders(borders, place_in(b * border_rows + chunk / SPAN, j, n0), n0, states, present[j]);
+        };
+        auto start_from = [&](real (&h)[MANY][OWN], int n0, bool itself) {
 #pragma unroll
-        for (int i = 0; i < CELLS; ++i) {
-            const Cell cell = cell_of<CHUNK>(b_at, c_at, i, states);
-            const long long ahead = first * (cell.place < CHUNK * WIDTH ? B_time : C_time);
-            stage_cell(tables, cell, load_cell<false>(cell, ahead, steps), !(PACKED && starts[cell.t] == PADDING));
-        }
-#pragma unroll 1
-        for (int round = 0; round < ROUNDS; ++round) {
-            const int base = place.first + round * CHANNELS;            // first channel of this round
-            const int count = place.count - round * CHANNELS;           // how many exist
-            const long long b = place.batch;
-            if (count <= 0) {
-                break;                                      // the same in every thread of the block
-            }
-            for (int c = threadIdx.x; c < CHANNELS + ABREAST; c += THREADS) {
-                bias[c] = delta_bias && c < count ? delta_bias[base + c] : real(0);
-                skip[c] = D && c < count ? D[base + c] : real(0);
-            }
-            __syncthreads();                                // B1: weights are there; the last round is over
-
-            Place here = place;                             // this round's channels
-            here.first = base;
-            here.count = count < CHANNELS ? count : CHANNELS;
-            const bool all_here = HAS_WHOLE && steps >= CHUNK && here.count == CHANNELS;
-            const Spot corner = {0, 0, true};               // where the chunk's first step and channel lie in each tensor
-            const long long u_first = u_at.of(here, first, corner), delta_first = delta_at.of(here, first, corner);
-            const long long z_first = z_at.of(here, first, corner), dout_first = dout_at.of(here, first, corner);
-            const long long du_first = du_at.of(here, first, corner), ddelta_first = ddelta_at.of(here, first, corner);
-            const long long dz_first = dz_at.of(here, first, corner);
-
-            // 1  stage
-            auto stage = [&](auto whole) {
-                constexpr bool WHOLE = decltype(whole)::value && !PACKED;
-                Raw<VECTOR> u_raw[ITEMS], delta_raw[ITEMS], dout_raw[ITEMS], z_raw[ITEMS];
-#pragma unroll
-                for (int i = 0; i < ITEMS; ++i) {
-                    const Spot spot = spot_of<CHUNK, CHANNELS>(i);
-                    u_raw[i] = load_pack<WHOLE>(u + (u_first + u_at.inside(spot)), spot, steps, here.count);
-                    delta_raw[i] = load_pack<WHOLE>(delta + (delta_first + delta_at.inside(spot)), spot, steps, here.count);
-                    dout_raw[i] = load_pack<WHOLE>(dout + (dout_first + dout_at.inside(spot)), spot, steps, here.count);
-                    if (GATED) {
-                        z_raw[i] = load_pack<WHOLE>(z + (z_first + z_at.inside(spot)), spot, steps, here.count);
-                    }
-                }
-#pragma unroll
-                for (int i = 0; i < ITEMS; ++i) {
-                    const Spot spot = spot_of<CHUNK, CHANNELS>(i);
-                    if (spot.mine) {
-                        const Abreast offset = *reinterpret_cast<const Abreast*>(bias + spot.c);
-                        Values<Two> pairs;
-                        Values<real> slopes;
-                        bool counts[VECTOR];
-#pragma unroll
-                        for (int v = 0; v < VECTOR; ++v) {
-                            const int t = step_of(spot, v);
-                            counts[v] = WHOLE || (t < steps && !(PACKED && starts[t] == PADDING));
-                            const real raw = delta_raw[i].of(v) + offset.of(v);
-                            const real step = softplus_on ? softplus(raw) : raw;
-                            pairs.at[v].x = counts[v] ? step : real(0);
-                            pairs.at[v].y = counts[v] ? step * u_raw[i].of(v) : real(0);
-                            slopes.at[v] = counts[v] ? dout_raw[i].of(v) : real(0);
-                        }
-                        if (GATED) {
-#pragma unroll
-                            for (int v = 0; v < VECTOR; ++v) {
-                                const real w = z_raw[i].of(v);
-                                slopes.at[v] *= counts[v] ? w * sigmoid(w) : real(0);
-                            }
-                        }
-                        put_values(drive, PITCH, spot, pairs);
-                        put_values(slope, PITCH, spot, slopes);
-                    }
-                }
-            };
-            if (all_here) {
-                stage(Whole());
-            } else {
-                stage(Ragged());
-            }
-            __syncthreads();                                // B2: the chunk is staged
-
-            // 2  forward from the saved state
-            if (ROUNDS > 1 || first == last) {
-                fetch(base, count);
-            }
-            real h[MANY][OWN];
-            auto channel_of_mine = [&](int j) { return base + mine * MANY + j; };
-            auto place_in = [&](long long row, int j) {     // my first state of channel j in an array of states
-                return (row * channels + channel_of_mine(j)) * states + lane * OWN;
-            };
-            auto saved = [&](long long row, int j) {        // states before or behind a step, as the forward kept them
-                return read_borders(borders, place_in(row, j), lane, states, present[j]);
-            };
-#pragma unroll
-            for (int j = 0; j < MANY && !EVERY; ++j) {
-                const Owned value = saved(b * chunks + first / CHUNK, j);
+            for (int j = 0; j < MANY; ++j) {
+                const Owned value = saved(j, n0, itself);
 #pragma unroll
                 for (int s = 0; s < OWN; ++s) {
                     h[j][s] = value.at[s];
                 }
             }
-            auto initial_of = [&](int mark, int j, int s) {
-                const int n = lane * OWN + s;
-                return initial && mark >= 0 && present[j] && n < states
-                           ? initial[((long long)mark * channels + base + mine * MANY + j) * states + n] : real(0);
-            };
+        };
+        Streams raw;
+        Raw<TABLE> table_raw[CELLS];
+        if (PACKED || first == last) {
+            __syncthreads();                                // B0: weights are there; the last chunk is done with the marks
+        }
+
+        // 0  forward from the last saved state to this chunk
 #pragma unroll 1
-            for (int tile = 0; tile < TILES - 1 && !EVERY; ++tile) {
-#pragma unroll
-                for (int k = 0; k < TILE; ++k) {
-                    const int t = tile * TILE + k;
-                    const ManyTwo pair = *reinterpret_cast<const ManyTwo*>(drive + t * PITCH + mine * MANY);
-                    const Owned b_now = *reinterpret_cast<const Owned*>(tables + t * WIDTH + lane * OWN);
-#pragma unroll
-                    for (int j = 0; j < MANY; ++j) {
-#pragma unroll
-                        for (int s = 0; s < OWN; ++s) {
-                            if (PACKED && starts[t] >= FROM_ZERO) {
-                                h[j][s] = initial_of(starts[t], j, s);
-                            }
-                            h[j][s] = exp_2(pair.at[j].x * rate[j][s]) * h[j][s]
-                                      + pair.at[j].y * (FIXED_B ? b_own[j][s] : b_now.at[s]);
-                        }
-                    }
+        for (int early = first - behind * CHUNK; early < first; early += CHUNK) {
+            mark(early);
+            if (full) {
+                load(Whole(), Flag<false>(), early, raw);
+                stage(Whole(), Flag<false>(), early, raw);
+            } else {
+                load(Ragged(), Flag<false>(), early, raw);
+                stage(Ragged(), Flag<false>(), early, raw);
+            }
+#pragma unroll 1
+            for (int part = 0; part < PARTS; ++part) {
+                const int n0 = part * WIDTH + lane * OWN;
+                real h[MANY][OWN];
+                load_tables(early, part * WIDTH, table_raw);
+                stage_tables(table_raw);
+                __syncthreads();                            // BE: chunk and tables are staged
+                if (PARTS > 1) {
+                    fetch(n0, nullptr, 0);
                 }
+                start_from(h, n0, early > first - behind * CHUNK);
+                run_through(h, n0, TILES, Flag<false>());
 #pragma unroll
                 for (int j = 0; j < MANY; ++j) {
-                    Owned keep;
-#pragma unroll
-                    for (int s = 0; s < OWN; ++s) {
-                        keep.at[s] = h[j][s];
-                    }
-                    *reinterpret_cast<Owned*>(inner + ((tile * MANY + j) * THREADS + threadIdx.x) * OWN) = keep;
+                    put(again, place_in(again_row, j, n0), n0, j, h[j], false);
                 }
+                __syncthreads();                            // BF: it has been run through
+            }
+        }
+
+        // 1  stage
+        mark(first);
+        load_tables(first, 0, table_raw);
+        if (all_here) {
+            load(Whole(), Flag<true>(), first, raw);
+            stage(Whole(), Flag<true>(), first, raw);
+        } else {
+            load(Ragged(), Flag<true>(), first, raw);
+            stage(Ragged(), Flag<true>(), first, raw);
+        }
+
+#pragma unroll 1
+        for (int part = 0; part < PARTS; ++part) {
+            const int part_first = part * WIDTH, n0 = part_first + lane * OWN;
+            if (part > 0) {
+                load_tables(first, part_first, table_raw);
+            }
+            stage_tables(table_raw);
+            __syncthreads();                                // B1: chunk and tables are staged
+            if (PARTS > 1) {
+                fetch(n0, first == last ? arriving : carry, first == last ? arriving_row : state_row);
+            }
+
+            // 2  forward from the saved state
+            if (!EVERY) {
+                real h[MANY][OWN];
+                start_from(h, n0, behind > 0);
+                run_through(h, n0, TILES - 1, Flag<true>());
             }
 
             // 3  tiles from the last to the first
@@ -320,15 +418,16 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
                     }
                     if (EVERY) {
                         if (t >= 0 && t < length) {
-                            value = saved(b * (long long)length + t, j);
+                            const long long place_there = place_in(b * (long long)length + t, j, n0);
+                            value = read_borders(borders, place_there, n0, states, present[j]);
                         } else if (t < 0 && initial && !PACKED) {
-                            value = read_states(initial, place_in(b, j), lane, states, present[j]);
+                            value = read_states(initial, place_in(b, j, n0), n0, states, present[j]);
                         }
                     } else if (tile > 0) {
                         const int slot = ((tile - 1) * MANY + j) * THREADS + (int)threadIdx.x;
                         value = *reinterpret_cast<const Owned*>(inner + slot * OWN);
                     } else {
-                        value = saved(b * chunks + first / CHUNK, j);
+                        value = saved(j, n0, behind > 0);
                     }
 #pragma unroll
                     for (int s = 0; s < OWN; ++s) {
@@ -342,7 +441,7 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
 #pragma unroll
                     for (int k = quad * FOUR; k < quad * FOUR + FOUR; ++k) {
                         const int t = tile * TILE + k;
-                        const ManyTwo pair = *reinterpret_cast<const ManyTwo*>(drive + t * PITCH + mine * MANY);
+                        const ManyTwo pair = *reinterpret_cast<const ManyTwo*>(drive + t * PITCH + mine);
                         const Owned b_now = *reinterpret_cast<const Owned*>(tables + t * WIDTH + lane * OWN);
                         const Owned c_now = *reinterpret_cast<const Owned*>(tables + (CHUNK + t) * WIDTH + lane * OWN);
 #pragma unroll
@@ -352,7 +451,7 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
                             for (int s = 0; s < OWN; ++s) {
                                 real left = k == 0 ? before[j][s] : now[k == 0 ? 0 : k - 1][j][s];
                                 if (PACKED && starts[t] >= FROM_ZERO) {
-                                    left = initial_of(starts[t], j, s);
+                                    left = initial_of(starts[t], j, n0 + s);
                                 }
                                 a[k][j][s] = exp_2(pair.at[j].x * rate[j][s]);
                                 now[k][j][s] = a[k][j][s] * left + pair.at[j].y * (FIXED_B ? b_own[j][s] : b_now.at[s]);
@@ -370,15 +469,14 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
                         }
                     }
                 }
-                real* const buffer = exchange + (tile % BUFFERS) * TILE * 2 * HALF;     // two that take turns save a barrier
 #pragma unroll
                 for (int quad = TILE / FOUR - 1; quad >= 0; --quad) {
                     real w_sums[MANY][FOUR], q_sums[MANY][FOUR];
 #pragma unroll
                     for (int k = quad * FOUR + FOUR - 1; k >= quad * FOUR; --k) {
                         const int t = tile * TILE + k;
-                        const ManyTwo pair = *reinterpret_cast<const ManyTwo*>(drive + t * PITCH + mine * MANY);
-                        const Many dy = *reinterpret_cast<const Many*>(slope + t * PITCH + mine * MANY);
+                        const ManyTwo pair = *reinterpret_cast<const ManyTwo*>(drive + t * PITCH + mine);
+                        const Many dy = *reinterpret_cast<const Many*>(slope + t * PITCH + mine);
                         const Owned b_now = *reinterpret_cast<const Owned*>(tables + t * WIDTH + lane * OWN);
                         const Owned c_now = *reinterpret_cast<const Owned*>(tables + (CHUNK + t) * WIDTH + lane * OWN);
                         Owned dB, dC;
@@ -388,17 +486,16 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
                         }
 #pragma unroll
                         for (int j = 0; j < MANY; ++j) {
-                            const long long channel = base + mine * MANY + j;
                             real w = 0, q = 0;
 #pragma unroll
                             for (int s = 0; s < OWN; ++s) {
-                                const int n = lane * OWN + s;
+                                const bool exists = present[j] && n0 + s < states;
                                 real left = k == 0 ? before[j][s] : now[k == 0 ? 0 : k - 1][j][s];
                                 if (PACKED && starts[t] >= FROM_ZERO) {
-                                    left = initial_of(starts[t], j, s);
+                                    left = initial_of(starts[t], j, n0 + s);
                                 }
-                                if (PACKED && finishes[t] >= 0 && d_final && present[j] && n < states) {
-                                    g[j][s] += d_final[((long long)finishes[t] * channels + channel) * states + n];
+                                if (PACKED && finishes[t] >= 0 && d_final && exists) {
+                                    g[j][s] += d_final[place_in(finishes[t], j, n0 + s)];
                                 }
                                 const real gain = g[j][s] + (FIXED_C ? c_own[j][s] : c_now.at[s]) * dy.at[j];
                                 w += gain * (FIXED_B ? b_own[j][s] : b_now.at[s]);
@@ -409,8 +506,8 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
                                 q += through * rate[j][s];
                                 dA[j][s] += through * pair.at[j].x;
                                 if (PACKED && starts[t] >= FROM_ZERO) {     // what arrives at a start stays there
-                                    if (d_initial && starts[t] >= 0 && present[j] && n < states) {
-                                        d_initial[((long long)starts[t] * channels + channel) * states + n] = g[j][s];
+                                    if (d_initial && starts[t] >= 0 && exists) {
+                                        d_initial[place_in(starts[t], j, n0 + s)] = g[j][s];
                                     }
                                     g[j][s] = 0;
                                 }
@@ -418,11 +515,10 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
                             w_sums[j][k - quad * FOUR] = w;
                             q_sums[j][k - quad * FOUR] = q;
                         }
-                        if (B_MOVES) {
-                            *reinterpret_cast<Owned*>(buffer + (2 * k) * HALF + mine * WIDTH + lane * OWN) = dB;
-                        }
-                        if (C_MOVES) {
-                            *reinterpret_cast<Owned*>(buffer + (2 * k + 1) * HALF + mine * WIDTH + lane * OWN) = dC;
+                        real* const row = exchange + (threadIdx.x % 32) * OWN;      // the warp's thread groups, in order
+                        if (B_MOVES || C_MOVES) {
+                            *reinterpret_cast<Owned*>(row + (2 * k) * ROWS * WIDTH) = dB;
+                            *reinterpret_cast<Owned*>(row + (2 * k + 1) * ROWS * WIDTH) = dC;
                         }
                     }
 #pragma unroll
@@ -430,142 +526,185 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
                         sum_lanes(w_sums[j], lane);
                         sum_lanes(q_sums[j], lane);
                     }
-                    __syncwarp();                           // every thread of the channel has read the places written next
+                    __syncwarp();                           // the warp has read what is overwritten next, and handed over dB, dC
 #pragma unroll
-                    for (int j = 0; j < MANY; ++j) {
+                    for (int i = 0; i < SUMS_LEFT; ++i) {
+                        const int at = (tile * TILE + quad * FOUR + summed_step(lane, i)) * PITCH + mine;
+                        if (lane < FOUR) {
+                            ManyTwo both;
+                            Many y;
 #pragma unroll
-                        for (int i = 0; i < SUMS_LEFT; ++i) {
-                            const int t = tile * TILE + quad * FOUR + summed_step(lane, i);
-                            if (lane < FOUR) {
-                                drive[t * PITCH + mine * MANY + j] = Two{w_sums[j][i], q_sums[j][i]};
-                                if (GATED) {
-                                    slope[t * PITCH + mine * MANY + j] = y_left[quad][j][i];
+                            for (int j = 0; j < MANY; ++j) {
+                                both.at[j] = Two{w_sums[j][i], q_sums[j][i]};
+                                y.at[j] = y_left[quad][j][i];
+                            }
+                            if (PARTS > 1 && part > 0) {
+                                const ManyTwo sum = *reinterpret_cast<const ManyTwo*>(found + at);
+                                const Many y_sum = *reinterpret_cast<const Many*>(output + at);
+#pragma unroll
+                                for (int j = 0; j < MANY; ++j) {
+                                    both.at[j] = Two{both.at[j].x + sum.at[j].x, both.at[j].y + sum.at[j].y};
+                                    y.at[j] += GATED ? y_sum.at[j] : real(0);
                                 }
+                            }
+                            *reinterpret_cast<ManyTwo*>(found + at) = both;
+                            if (GATED) {
+                                *reinterpret_cast<Many*>(output + at) = y;
                             }
                         }
                     }
                 }
+                // The warp's dB and dC of the tile: each thread adds up four columns over the warp's groups. Neighbouring
+                // columns of dB and dC lie in the same banks, so dC takes each pair of groups the other way round.
                 if (B_MOVES || C_MOVES) {
-                    __syncthreads();                        // B3: the tile's dB and dC are all there, and so is w, q, y
+                    Four sum[COLUMNS];
 #pragma unroll
-                    for (int i = threadIdx.x; i < TILE * 2 * WIDTH; i += THREADS) {
-                        const int k = i / (2 * WIDTH), half = i / WIDTH % 2, n = i % WIDTH;
-                        const real* const column_of = buffer + (2 * k + half) * HALF + n;
-                        real some[FOUR] = {0, 0, 0, 0};     // four sums side by side: additions need not wait for each other
+                    for (int c = 0; c < COLUMNS; ++c) {
+                        const int i = c * 32 + (int)threadIdx.x % 32;
+                        const int twist = i / QUADS % 2 * WIDTH;
+                        const real* const even = exchange + i / QUADS * ROWS * WIDTH + i % QUADS * FOUR + twist;
+                        const real* const odd = even + WIDTH - 2 * twist;
 #pragma unroll
-                        for (int other = 0; other < GROUPS; ++other) {
-                            some[other % FOUR] += column_of[other * WIDTH];
-                        }
-                        const real sum = (some[0] + some[1]) + (some[2] + some[3]);
-                        if (ROUNDS > 1) {
-                            gathered[(half * CHUNK + tile * TILE + k) * WIDTH + n] += sum;
-                        } else {
-                            keep_table(half, tile * TILE + k, n, steps, first, sum);
+                        for (int row = 0; row < ROWS && (WHOLE_COLUMNS || i < TILE * 2 * QUADS); row += 2) {
+                            const Four x = *reinterpret_cast<const Four*>(even + row * WIDTH);
+                            const Four y = *reinterpret_cast<const Four*>(odd + row * WIDTH);
+#pragma unroll
+                            for (int n = 0; n < FOUR; ++n) {
+                                sum[c].at[n] = row == 0 ? x.at[n] + y.at[n] : sum[c].at[n] + (x.at[n] + y.at[n]);
+                            }
                         }
                     }
-                    if (BUFFERS == 1) {
-                        __syncthreads();                    // B3b: the tile's dB and dC have been read
+                    __syncwarp();                           // the parts are read: sums, and the next tile's, may follow
+#pragma unroll
+                    for (int c = 0; c < COLUMNS; ++c) {
+                        const int i = c * 32 + (int)threadIdx.x % 32;
+                        if (WHOLE_COLUMNS || i < TILE * 2 * QUADS) {
+                            *reinterpret_cast<Four*>(tile_sums(tile, warp) + i * FOUR) = sum[c];
+                        }
                     }
                 }
             }
-            __syncthreads();                                // B4: w, q and y of the whole chunk are there
-            if (ROUNDS > 1 || first == from) {
-                deposit(base);
-            }
-
-            // 4  gradients of u, delta and z
-            auto write = [&](auto whole) {
-                constexpr bool WHOLE = decltype(whole)::value && !PACKED;
-                Raw<VECTOR> u_all[ITEMS], delta_all[ITEMS], dout_all[ITEMS], z_all[ITEMS];
-#pragma unroll
-                for (int i = 0; i < ITEMS; ++i) {
-                    const Spot spot = spot_of<CHUNK, CHANNELS>(i);
-                    u_all[i] = load_pack<WHOLE>(u + (u_first + u_at.inside(spot)), spot, steps, here.count);
-                    delta_all[i] = load_pack<WHOLE>(delta + (delta_first + delta_at.inside(spot)), spot, steps, here.count);
-                    dout_all[i] = load_pack<WHOLE>(dout + (dout_first + dout_at.inside(spot)), spot, steps, here.count);
-                    if (GATED) {
-                        z_all[i] = load_pack<WHOLE>(z + (z_first + z_at.inside(spot)), spot, steps, here.count);
-                    }
+            if (part == PARTS - 1) {                        // on their way while the sums are made
+                if (all_here) {
+                    load(Whole(), Flag<true>(), first, raw);
+                } else {
+                    load(Ragged(), Flag<true>(), first, raw);
                 }
+            }
+            __syncthreads();                                // B2: w, q, y and the warps' dB and dC of the chunk are there
+            for (int i = threadIdx.x; i < 2 * CHUNK * QUADS; i += THREADS) {
+                const bool second = i >= CHUNK * QUADS;     // dC
+                const int t = i / QUADS % CHUNK, n = part_first + i % QUADS * FOUR;
+                if ((second ? C_MOVES : B_MOVES) && t < steps && n < states) {
+                    const int place_of_sum = ((t % TILE * 2 + second) * QUADS + i % QUADS) * FOUR;
+                    Four sum = {};
 #pragma unroll
-                for (int i = 0; i < ITEMS; ++i) {
-                    const Spot spot = spot_of<CHUNK, CHANNELS>(i);
-                    if (!spot.mine) {
-                        continue;
-                    }
-                    const Raw<VECTOR> u_raw = u_all[i], delta_raw = delta_all[i], dout_raw = dout_all[i], z_raw = z_all[i];
-                    const Abreast offset = *reinterpret_cast<const Abreast*>(bias + spot.c);
-                    const Abreast weight = *reinterpret_cast<const Abreast*>(skip + spot.c);
-                    const Values<Two> both = values_at(drive, PITCH, spot);        // w, q
-                    Values<Two> sums_of;                                            // what D and delta_bias get
-                    bool counts[VECTOR];
-                    real dy[VECTOR];
+                    for (int w = 0; w < WARPS; ++w) {
+                        const Four more = *reinterpret_cast<const Four*>(tile_sums(t / TILE, w) + place_of_sum);
 #pragma unroll
-                    for (int v = 0; v < VECTOR; ++v) {
-                        counts[v] = WHOLE || (step_of(spot, v) < steps && !(PACKED && starts[step_of(spot, v)] == PADDING));
-                        dy[v] = counts[v] ? dout_raw.of(v) : real(0);
-                    }
-                    if (GATED) {
-                        const Values<real> summed = values_at(slope, PITCH, spot);  // y before skip and gate
-                        Pack<VECTOR> dz_out;
-#pragma unroll
-                        for (int v = 0; v < VECTOR; ++v) {
-                            const real w = z_raw.of(v);
-                            const real s = sigmoid(w);
-                            const real y = summed.at[v] + (D ? weight.of(v) * u_raw.of(v) : real(0));
-                            dz_out.at[v] = to_element(counts[v] ? dy[v] * y * s * (real(1) + w * (real(1) - s)) : real(0));
-                            dy[v] = counts[v] ? dy[v] * (w * s) : real(0);
+                        for (int s = 0; s < FOUR; ++s) {
+                            sum.at[s] += more.at[s];
                         }
-                        store_pack<WHOLE>(dz + (dz_first + dz_at.inside(spot)), spot, steps, here.count, dz_out);
                     }
-                    Pack<VECTOR> du_out, ddelta_out;
+                    real* const to_part = (second ? dC_part : dB_part)
+                                          + (((column * batches + b) * part_steps + first - part_from + t) * groups
+                                             + place.group) * states + n;
+                    if (states % FOUR == 0) {
+                        *reinterpret_cast<Four*>(to_part) = sum;
+                    } else {
 #pragma unroll
-                    for (int v = 0; v < VECTOR; ++v) {
-                        const real value = u_raw.of(v);
-                        const real raw = delta_raw.of(v) + offset.of(v);
-                        const Two step = softplus_on ? softplus_and_slope(raw) : Two{raw, real(1)};
-                        const real du_value = both.at[v].x * step.x + (D ? weight.of(v) * dy[v] : real(0));
-                        const real ddelta_value = (both.at[v].x * value + both.at[v].y * LN2) * step.y;
-                        sums_of.at[v].x = counts[v] ? dy[v] * value : real(0);
-                        sums_of.at[v].y = counts[v] ? ddelta_value : real(0);
-                        du_out.at[v] = to_element(counts[v] ? du_value : real(0));
-                        ddelta_out.at[v] = to_element(sums_of.at[v].y);
+                        for (int s = 0; s < FOUR; ++s) {
+                            if (n + s < states) {
+                                to_part[s] = sum.at[s];
+                            }
+                        }
                     }
-                    put_values(drive, PITCH, spot, sums_of);
-                    store_pack<WHOLE>(du + (du_first + du_at.inside(spot)), spot, steps, here.count, du_out);
-                    element* const ddelta_to = ddelta + (ddelta_first + ddelta_at.inside(spot));
-                    store_pack<WHOLE>(ddelta_to, spot, steps, here.count, ddelta_out);
                 }
-            };
-            if (all_here) {
-                write(Whole());
-            } else {
-                write(Ragged());
             }
-            __syncthreads();                                // B5: what D and delta_bias get from each step is there
-            for (int i = threadIdx.x; i < 2 * CHANNELS; i += THREADS) {
-                const int c = i / 2;
-                real sum = 0;
-#pragma unroll 8
-                for (int t = 0; t < CHUNK; ++t) {
-                    sum += i % 2 ? drive[t * PITCH + c].y : drive[t * PITCH + c].x;
-                }
-                sums[2 * round * CHANNELS + 2 * c + i % 2] += sum;
+            if (PARTS > 1 || first == from) {
+                deposit(n0, first == last, first == from);
             }
         }
-        if (ROUNDS > 1 && (B_MOVES || C_MOVES)) {
-            __syncthreads();                                // B6: all rounds have added their dB and dC
-            for (int i = threadIdx.x; i < 2 * CHUNK * WIDTH; i += THREADS) {
-                keep_table(i / (CHUNK * WIDTH), i / WIDTH % CHUNK, i % WIDTH, steps, first, gathered[i]);
-                gathered[i] = 0;
+
+        // 4  gradients of u, delta and z
+        auto write = [&](auto whole) {
+            constexpr bool WHOLE = decltype(whole)::value && !PACKED;
+            Walk<element, CHUNK, CHANNELS> du_walk(du, du_at, place, first), ddelta_walk(ddelta, ddelta_at, place, first);
+            Walk<element, CHUNK, CHANNELS> dz_walk(dz, dz_at, place, first);
+#pragma unroll
+            for (int i = 0; i < ITEMS; ++i) {
+                const Spot spot = spot_of<CHUNK, CHANNELS>(i);
+                if (!spot.mine) {
+                    continue;
+                }
+                const Abreast offset = *reinterpret_cast<const Abreast*>(bias + spot.c);
+                const Abreast weight = *reinterpret_cast<const Abreast*>(skip + spot.c);
+                const Values<Two> both = values_at(found, PITCH, spot);             // w, q
+                bool counts[VECTOR];
+                real dy[VECTOR];
+#pragma unroll
+                for (int v = 0; v < VECTOR; ++v) {
+                    counts[v] = WHOLE || (step_of(spot, v) < steps && !(PACKED && starts[step_of(spot, v)] == PADDING));
+                    dy[v] = counts[v] ? raw.dout[i].of(v) : real(0);
+                }
+                if (GATED) {
+                    const Values<real> summed = values_at(output, PITCH, spot);     // y before skip and gate
+                    Pack<VECTOR> dz_out;
+#pragma unroll
+                    for (int v = 0; v < VECTOR; ++v) {
+                        const real w = raw.z[i].of(v);
+                        const real s = sigmoid(w);
+                        const real y = summed.at[v] + (counts[v] ? weight.of(v) * raw.u[i].of(v) : real(0));
+                        dz_out.at[v] = to_element(counts[v] ? dy[v] * y * s * (real(1) + w * (real(1) - s)) : real(0));
+                        dy[v] = counts[v] ? dy[v] * (w * s) : real(0);
+                    }
+                    store_pack<WHOLE>(dz_walk.at, spot, steps, place.count, dz_out);
+                    dz_walk.next(i);
+                }
+                Pack<VECTOR> du_out, ddelta_out;
+#pragma unroll
+                for (int v = 0; v < VECTOR; ++v) {
+                    const real value = raw.u[i].of(v);
+                    const real before = raw.delta[i].of(v) + offset.of(v);
+                    const Two step = softplus_on ? softplus_and_slope(before) : Two{before, real(1)};
+                    const real du_value = both.at[v].x * step.x + weight.of(v) * dy[v];
+                    const real ddelta_value = (both.at[v].x * value + both.at[v].y * LN2) * step.y;
+                    du_out.at[v] = to_element(counts[v] ? du_value : real(0));
+                    ddelta_out.at[v] = to_element(counts[v] ? ddelta_value : real(0));
+                    Two& total = totals[SAME_CHANNELS ? 0 : i].at[v];
+                    total.x += counts[v] ? dy[v] * value : real(0);
+                    total.y += counts[v] ? ddelta_value : real(0);
+                }
+                store_pack<WHOLE>(du_walk.at, spot, steps, place.count, du_out);
+                store_pack<WHOLE>(ddelta_walk.at, spot, steps, place.count, ddelta_out);
+                du_walk.next(i);
+                ddelta_walk.next(i);
             }
+        };
+        if (all_here) {
+            write(Whole());
+        } else {
+            write(Ragged());
         }
     }
-    __syncthreads();                                        // B7: the sums of every round are complete
-    for (int i = threadIdx.x; i < 2 * ROUNDS * CHANNELS; i += THREADS) {
+
+    // 5  sums over the block's threads, in places that only the thread itself has read
+#pragma unroll
+    for (int i = 0; i < KEPT; ++i) {
+        if (spot_of<CHUNK, CHANNELS>(i).mine) {
+            put_values(drive, PITCH, spot_of<CHUNK, CHANNELS>(i), totals[i]);
+        }
+    }
+    __syncthreads();                                        // B3: all threads' sums are there
+    for (int i = threadIdx.x; i < 2 * CHANNELS; i += THREADS) {
         const int c = i / 2;
         if (c < place.count) {
-            sums_part[((place.batch * segments + place.segment) * channels + place.first + c) * 2 + i % 2] = sums[i];
+            real sum = 0;
+#pragma unroll 8
+            for (int t = 0; t < (SAME_CHANNELS ? STRIDE : CHUNK); ++t) {
+                sum += i % 2 ? drive[t * PITCH + c].y : drive[t * PITCH + c].x;
+            }
+            sums_part[((b * segments + place.segment) * 2 + i % 2) * channels + place.first + c] = sum;
         }
     }
 }

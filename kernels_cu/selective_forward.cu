@@ -8,11 +8,11 @@
 //
 // Shared     TILE * CHANNELS * 3 reals (delta, delta*u, y) and TILE * WIDTH * 2 (B, C), static.
 // Global     u, delta, z, B, C once in, y once out; states at chunk borders. The next tile is on its way meanwhile.
-// Work       a state and step: 1 exponential, 2 multiplies, 2 multiply-adds; a channel and step: 2 exponentials, 2 roots.
+// Work       a state and step: 1 exponential, 2 multiplies, 2 multiply-adds; a channel and step: 2 exponentials, 1 reciprocal.
 // Barriers   B0, B1 a tile.
 // Rounding   the recurrence in the loop's order; y sums the states in a fixed order.
-// compile: -default-device -DELEMENT_BFLOAT16 -DVECTOR=4 -DTABLE=4 -DTIME_INNER=0 -DPACKED=0 -DGATED=1 -DFIXED_B=0 -DFIXED_C=0 -DLANES=4 -DOWN=4 -DMANY=2 -DTHREADS=128 -DTILE=16 -DRESIDENT=4 -DUNROLL=1 -DEVERY=0
-// compile: -default-device -DELEMENT_DOUBLE -DVECTOR=1 -DTABLE=1 -DTIME_INNER=1 -DPACKED=1 -DGATED=0 -DFIXED_B=1 -DFIXED_C=0 -DLANES=1 -DOWN=3 -DMANY=1 -DTHREADS=64 -DTILE=16 -DRESIDENT=1 -DUNROLL=1 -DEVERY=1
+// compile: -default-device -ftz=true -prec-div=false -DELEMENT_BFLOAT16 -DVECTOR=4 -DTABLE=4 -DTIME_INNER=0 -DPACKED=0 -DGATED=1 -DFIXED_B=0 -DFIXED_C=0 -DLANES=4 -DOWN=4 -DMANY=2 -DTHREADS=128 -DTILE=16 -DRESIDENT=4 -DUNROLL=1 -DEVERY=0
+// compile: -default-device -ftz=true -prec-div=false -DELEMENT_DOUBLE -DVECTOR=1 -DTABLE=1 -DTIME_INNER=1 -DPACKED=1 -DGATED=0 -DFIXED_B=1 -DFIXED_C=0 -DLANES=1 -DOWN=3 -DMANY=1 -DTHREADS=64 -DTILE=16 -DRESIDENT=1 -DUNROLL=1 -DEVERY=1
 #include "selective.cuh"
 
 constexpr int CHANNELS = THREADS / LANES * MANY;            // channels of a block
@@ -103,7 +103,7 @@ void selective_forward(const element* __restrict__ u, const element* __restrict_
             for (int s = 0; s < OWN; ++s) {
                 value.at[s] = h[j][s];
             }
-            write_borders(borders, state_at(row, j, 0), lane, states, mine + j < place.count, value);
+            write_borders(borders, state_at(row, j, 0), lane * OWN, states, mine + j < place.count, value);
         }
     };
 

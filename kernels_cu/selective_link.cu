@@ -25,8 +25,9 @@ void selective_link(const real* __restrict__ product, real* __restrict__ total, 
 #pragma unroll
         for (int i = 0; i < BATCH; ++i) {
             const long long segment = descending ? segments - 1 - (k + i) : k + i;
-            p[i] = k + i < segments ? product[at + segment * row] : real(0);
-            b[i] = k + i < segments ? total[at + segment * row] : real(0);
+            const bool passed = k + i < segments - 1;       // what comes out behind the last nobody asks for
+            p[i] = passed ? product[at + segment * row] : real(0);
+            b[i] = passed ? total[at + segment * row] : real(0);
         }
 #pragma unroll
         for (int i = 0; i < BATCH; ++i) {

@@ -3,14 +3,14 @@
 // ADJOINT    0: the state, from left to right:   h -> a h + delta u B
 //            1: its gradient, from right to left: x -> a (x + C dy), with dy = dout silu(z)
 // First of two passes for rows that are too few to fill the machine: all segments run at the same time, then selective_link
-// walks through their totals. The product of a segment's decays is one exponential: exp(A sum delta).
+// walks through their totals. The last segment's (with ADJOINT the first's) nobody asks for: it is left out. The product of a segment's decays is one exponential: exp(A sum delta).
 // Used in    ssmlab.selective_scan; notebooks 05, 06.   Mapping: selective.cuh.
 //
 // Shared     TILE * CHANNELS * 2 reals and TILE * WIDTH * 2, static.
 // Work       a state and step: 1 exponential, 2 multiplies, 1 multiply-add. It costs the exponentials a second time.
 // Barriers   B0, B1 a tile.
-// compile: -default-device -DELEMENT_BFLOAT16 -DVECTOR=4 -DTABLE=4 -DTIME_INNER=0 -DPACKED=0 -DGATED=1 -DFIXED_B=0 -DFIXED_C=0 -DLANES=4 -DOWN=4 -DMANY=2 -DTHREADS=128 -DTILE=16 -DRESIDENT=4 -DUNROLL=1 -DADJOINT=0
-// compile: -default-device -DELEMENT_HALF -DVECTOR=1 -DTABLE=1 -DTIME_INNER=1 -DPACKED=1 -DGATED=0 -DFIXED_B=1 -DFIXED_C=0 -DLANES=8 -DOWN=4 -DMANY=1 -DTHREADS=128 -DTILE=16 -DRESIDENT=1 -DUNROLL=2 -DADJOINT=1
+// compile: -default-device -ftz=true -prec-div=false -DELEMENT_BFLOAT16 -DVECTOR=4 -DTABLE=4 -DTIME_INNER=0 -DPACKED=0 -DGATED=1 -DFIXED_B=0 -DFIXED_C=0 -DLANES=4 -DOWN=4 -DMANY=2 -DTHREADS=128 -DTILE=16 -DRESIDENT=4 -DUNROLL=1 -DADJOINT=0
+// compile: -default-device -ftz=true -prec-div=false -DELEMENT_HALF -DVECTOR=1 -DTABLE=1 -DTIME_INNER=1 -DPACKED=1 -DGATED=0 -DFIXED_B=1 -DFIXED_C=0 -DLANES=8 -DOWN=4 -DMANY=1 -DTHREADS=128 -DTILE=16 -DRESIDENT=1 -DUNROLL=2 -DADJOINT=1
 #include "selective.cuh"
 
 constexpr int CHANNELS = THREADS / LANES * MANY;
@@ -38,7 +38,8 @@ void selective_totals(const element* __restrict__ input, const element* __restri
     __shared__ int starts[TILE];
     __shared__ int finishes[TILE];
 
-    const Place place = place_of(blockIdx.x, channels, groups, CHANNELS, segments);
+    Place place = place_of(blockIdx.x, channels, groups, CHANNELS, segments - 1);
+    place.segment += ADJOINT;
     const int lane = threadIdx.x % LANES;
     const int mine = threadIdx.x / LANES * MANY;            // first channel inside the block
     const int from = place.segment * segment_steps;

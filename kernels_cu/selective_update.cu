@@ -1,16 +1,18 @@
 // selective_update -- one token of the selective scan for many rows at once; the states are updated where they lie.
 //
 // What       h <- exp(dt A) h + dt B x,  y = (C . h + D x) silu(z), for each row and channel; a row's state is slot
-//            indices[row] of a pool, a negative slot is padding: y = 0, no state is touched.
+//            indices[row] of a pool, a negative slot is padding: y = 0, no state is touched. A row whose `known` is false
+//            begins from zeros: its slot is written and not read.
 // Used in    ssmlab.selective_state_update; notebook 10.   Oracle: one step of ssmlab.reference.selective_scan.
 //
 // Mapping    LANES threads share a channel, each owns OWN states; a thread takes its channel in ROWS rows, so that A is read
 //            once for them and ROWS states are on their way at the same time.
 // Global     the state in and out, 2 * N * sizeof(state) a row and channel, is nearly all there is.
 // Barriers   none.
-// Needs      LANES, OWN, ROWS, THREADS, WIDE (states in vectors), TABLE_WIDE (B and C too), an element, and STATE_FLOAT,
-//            STATE_DOUBLE, STATE_HALF or STATE_BFLOAT16.
-// compile: -default-device -DELEMENT_BFLOAT16 -DSTATE_FLOAT -DLANES=4 -DOWN=4 -DROWS=4 -DTHREADS=128 -DWIDE=1 -DTABLE_WIDE=1
+// Needs      LANES, OWN (a power of two), ROWS, THREADS, WIDE (states in vectors), TABLE_WIDE (A, B and C too), STREAMED,
+//            INDEX_INT (indices are ints), an element, and STATE_FLOAT, STATE_DOUBLE, STATE_HALF or STATE_BFLOAT16.
+// compile: -default-device -DELEMENT_BFLOAT16 -DSTATE_FLOAT -DLANES=4 -DOWN=4 -DROWS=4 -DTHREADS=128 -DWIDE=1 -DTABLE_WIDE=1 -DSTREAMED=1 -DINDEX_INT=0
+// compile: -default-device -DELEMENT_FLOAT -DSTATE_BFLOAT16 -DLANES=2 -DOWN=8 -DROWS=1 -DTHREADS=128 -DWIDE=0 -DTABLE_WIDE=0 -DSTREAMED=0 -DINDEX_INT=1
 #include "selective_element.cuh"
 
 constexpr int MANY = 1, VECTOR = 1, TABLE = 1, TILE = 4;    // what selective.cuh asks for and this kernel has no use for
@@ -41,19 +43,57 @@ __device__ __forceinline__ real from_state(state_element value) { return __bfloa
 __device__ __forceinline__ state_element to_state(real value) { return __float2bfloat16_rn(value); }
 #endif
 
-// OWN neighbouring states in as wide accesses as they allow (WIDE 1: the launcher has looked at strides and addresses).
-constexpr int OWNED_BYTES = OWN * sizeof(state_element);
-constexpr int ALIGNED = WIDE ? (OWNED_BYTES % 16 == 0 ? 16 : OWNED_BYTES) : (int)sizeof(state_element);
-struct alignas(ALIGNED) StatePack {
-    state_element at[OWN];
+#if INDEX_INT
+typedef int slot_index;
+#else
+typedef long long slot_index;
+#endif
+
+// A thread's states are pieces of TOGETHER neighbours, 16 bytes where OWN allows it; the pieces of the LANES threads of a
+// channel take turns, so that a warp's access has no gap.
+constexpr int BY_16_BYTES = 16 / (int)sizeof(state_element);
+constexpr int TOGETHER = OWN < BY_16_BYTES ? OWN : BY_16_BYTES;
+constexpr int PIECES = OWN / TOGETHER;
+constexpr int PIECE_BYTES = TOGETHER * (int)sizeof(state_element);
+__device__ __forceinline__ constexpr int state_of(int lane, int s) {
+    return (s / TOGETHER * LANES + lane) * TOGETHER + s % TOGETHER;
+}
+
+template <int BYTES> struct Bytes { typedef unsigned short type; };
+template <> struct Bytes<4> { typedef unsigned type; };
+template <> struct Bytes<8> { typedef uint2 type; };
+template <> struct Bytes<16> { typedef uint4 type; };
+typedef Bytes<PIECE_BYTES>::type Piece;                     // a piece of states in one access
+
+struct alignas(PIECE_BYTES) States {
+    state_element at[TOGETHER];
 };
+struct alignas(TOGETHER * sizeof(real) < 16 ? TOGETHER * sizeof(real) : 16) Rates {
+    real at[TOGETHER];
+};
+
+// A state is read once and written once a token: STREAMED asks the caches to let go of it first.
+__device__ __forceinline__ States read_piece(const state_element* from) {
+    const Piece piece = STREAMED ? __ldcs(reinterpret_cast<const Piece*>(from)) : *reinterpret_cast<const Piece*>(from);
+    return *reinterpret_cast<const States*>(&piece);
+}
+
+__device__ __forceinline__ void write_piece(state_element* to, States states) {
+    const Piece piece = *reinterpret_cast<const Piece*>(&states);
+    if (STREAMED) {
+        __stcs(reinterpret_cast<Piece*>(to), piece);
+    } else {
+        *reinterpret_cast<Piece*>(to) = piece;
+    }
+}
 
 extern "C" __global__ __launch_bounds__(THREADS)
 void selective_update(state_element* __restrict__ state, const element* __restrict__ x, const element* __restrict__ dt,
                       const real* __restrict__ A, const element* __restrict__ B, const element* __restrict__ C,
                       const real* __restrict__ D, const element* __restrict__ z, const real* __restrict__ dt_bias,
-                      const long long* __restrict__ indices, element* __restrict__ y, long long rows, int channels,
-                      int states, int groups, int softplus_on, long long state_slot, long long state_channel,
+                      const slot_index* __restrict__ indices, const bool* __restrict__ known, element* __restrict__ y,
+                      long long rows, int channels, int states, int groups, int softplus_on, long long state_slot,
+                      long long state_channel,
                       long long state_state, long long x_row, long long x_channel, long long dt_row, long long dt_channel,
                       long long z_row, long long z_channel, long long B_row, long long B_group, long long B_state,
                       long long C_row, long long C_group, long long C_state) {
@@ -67,32 +107,41 @@ void selective_update(state_element* __restrict__ state, const element* __restri
 
     // All loads of all rows first: a thread has ROWS states and the rest of their rows on the way at the same time.
     bool real_row[ROWS];
-    StatePack packs[ROWS];
+    States h[ROWS][PIECES];
     state_element* at[ROWS];
-    Raw<OWN> b_raw[ROWS], c_raw[ROWS];
+    Raw<TOGETHER> b_raw[ROWS][PIECES], c_raw[ROWS][PIECES];
     Raw<1> x_raw[ROWS], dt_raw[ROWS], z_raw[ROWS];
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
         const long long row = first_row + r;
         const long long slot = present && row < rows ? (indices ? indices[row] : row) : -1;
         real_row[r] = slot >= 0;
-        at[r] = state + (slot >= 0 ? slot * state_slot : 0) + channel * state_channel + lane * OWN * state_state;
+        at[r] = state + (slot >= 0 ? slot * state_slot : 0) + channel * state_channel;
         if (!real_row[r]) {
             continue;
         }
-        if (WIDE) {
-            packs[r] = *reinterpret_cast<const StatePack*>(at[r]);
-        } else {
+        const bool fresh = known && !known[row];
 #pragma unroll
-            for (int s = 0; s < OWN; ++s) {
-                packs[r].at[s] = lane * OWN + s < states ? at[r][s * state_state] : to_state(real(0));
+        for (int p = 0; p < PIECES; ++p) {
+            if (fresh) {                                    // skipped, not multiplied by 0: 0 * NaN is NaN
+#pragma unroll
+                for (int i = 0; i < TOGETHER; ++i) {
+                    h[r][p].at[i] = to_state(real(0));
+                }
+            } else if (WIDE) {
+                h[r][p] = read_piece(at[r] + state_of(lane, p * TOGETHER));
+            } else {
+#pragma unroll
+                for (int i = 0; i < TOGETHER; ++i) {
+                    const int n = state_of(lane, p * TOGETHER + i);
+                    h[r][p].at[i] = n < states ? at[r][n * state_state] : to_state(real(0));
+                }
             }
-        }
-        const element* const b_from = B + row * B_row + group * B_group + lane * OWN * B_state;
-        const element* const c_from = C + row * C_row + group * C_group + lane * OWN * C_state;
-        if (TABLE_WIDE) {
-            b_raw[r] = *reinterpret_cast<const Raw<OWN>*>(b_from);
-            c_raw[r] = *reinterpret_cast<const Raw<OWN>*>(c_from);
+            if (TABLE_WIDE) {
+                const int n = state_of(lane, p * TOGETHER);
+                b_raw[r][p] = *reinterpret_cast<const Raw<TOGETHER>*>(B + row * B_row + group * B_group + n);
+                c_raw[r][p] = *reinterpret_cast<const Raw<TOGETHER>*>(C + row * C_row + group * C_group + n);
+            }
         }
         x_raw[r] = *reinterpret_cast<const Raw<1>*>(x + row * x_row + channel * x_channel);
         dt_raw[r] = *reinterpret_cast<const Raw<1>*>(dt + row * dt_row + channel * dt_channel);
@@ -102,8 +151,18 @@ void selective_update(state_element* __restrict__ state, const element* __restri
     }
     real rate[OWN];
 #pragma unroll
-    for (int s = 0; s < OWN; ++s) {
-        rate[s] = present && lane * OWN + s < states ? A[(long long)channel * states + lane * OWN + s] * LOG2E : real(0);
+    for (int p = 0; p < PIECES; ++p) {
+        const real* const from = A + (long long)channel * states;
+        Rates rates;
+        if (TABLE_WIDE && present) {
+            rates = *reinterpret_cast<const Rates*>(from + state_of(lane, p * TOGETHER));
+        }
+#pragma unroll
+        for (int i = 0; i < TOGETHER; ++i) {
+            const int n = state_of(lane, p * TOGETHER + i);
+            const real one = TABLE_WIDE ? rates.at[i] : present && n < states ? from[n] : real(0);
+            rate[p * TOGETHER + i] = one * LOG2E;
+        }
     }
     const real bias = present && dt_bias ? dt_bias[channel] : real(0);
     const real skip = present && D ? D[channel] : real(0);
@@ -118,23 +177,29 @@ void selective_update(state_element* __restrict__ state, const element* __restri
             step = softplus_on ? softplus(step) : step;
             const real drive = step * value;
 #pragma unroll
-            for (int s = 0; s < OWN; ++s) {
-                const int n = lane * OWN + s;
-                if (TABLE_WIDE || n < states) {
-                    const real b = TABLE_WIDE ? b_raw[r].of(s) : to_real(B[row * B_row + group * B_group + n * B_state]);
-                    const real c = TABLE_WIDE ? c_raw[r].of(s) : to_real(C[row * C_row + group * C_group + n * C_state]);
-                    const real h = exp_2(step * rate[s]) * from_state(packs[r].at[s]) + drive * b;
-                    packs[r].at[s] = to_state(h);
-                    sum += c * h;
-                }
-            }
-            if (WIDE) {
-                *reinterpret_cast<StatePack*>(at[r]) = packs[r];
-            } else {
+            for (int p = 0; p < PIECES; ++p) {
 #pragma unroll
-                for (int s = 0; s < OWN; ++s) {
-                    if (lane * OWN + s < states) {
-                        at[r][s * state_state] = packs[r].at[s];
+                for (int i = 0; i < TOGETHER; ++i) {
+                    const int n = state_of(lane, p * TOGETHER + i);
+                    if (TABLE_WIDE || n < states) {
+                        const long long b_at = row * B_row + group * B_group + n * B_state;
+                        const long long c_at = row * C_row + group * C_group + n * C_state;
+                        const real b = TABLE_WIDE ? b_raw[r][p].of(i) : to_real(B[b_at]);
+                        const real c = TABLE_WIDE ? c_raw[r][p].of(i) : to_real(C[c_at]);
+                        const real next = exp_2(step * rate[p * TOGETHER + i]) * from_state(h[r][p].at[i]) + drive * b;
+                        h[r][p].at[i] = to_state(next);
+                        sum += c * next;
+                    }
+                }
+                if (WIDE) {
+                    write_piece(at[r] + state_of(lane, p * TOGETHER), h[r][p]);
+                } else {
+#pragma unroll
+                    for (int i = 0; i < TOGETHER; ++i) {
+                        const int n = state_of(lane, p * TOGETHER + i);
+                        if (n < states) {
+                            at[r][n * state_state] = h[r][p].at[i];
+                        }
                     }
                 }
             }

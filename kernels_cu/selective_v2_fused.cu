@@ -26,6 +26,7 @@ void selective_v2(const float* __restrict__ u, const float* __restrict__ delta, 
     }
     const int channel = row % channels;
     const long long batch = row / channels;
+    const float skip = D[channel], offset = bias[channel];
     float rate[STATES], h[STATES];
     for (int n = 0; n < STATES; ++n) {
         rate[n] = A[channel * STATES + n] * 1.44269504f;    // exp(x) = exp2(x log2(e))
@@ -34,13 +35,13 @@ void selective_v2(const float* __restrict__ u, const float* __restrict__ delta, 
     for (long long t = 0; t < length; ++t) {
         const long long time = batch * length + t;          // (batch, length)
         const long long at = time * channels + channel;     // (batch, length, channels)
-        const float x = delta[at] + bias[channel];
-        const float step = x > 20.0f ? x : log1pf(expf(x));
-        float sum = D[channel] * u[at];
+        const float in = u[at], raw = delta[at] + offset, gate = z[at];
+        const float step = raw > 20.0f ? raw : log1pf(expf(raw));
+        float sum = skip * in;
         for (int n = 0; n < STATES; ++n) {
-            h[n] = exp2f(step * rate[n]) * h[n] + step * u[at] * B[time * STATES + n];
+            h[n] = exp2f(step * rate[n]) * h[n] + step * in * B[time * STATES + n];
             sum += C[time * STATES + n] * h[n];
         }
-        y[at] = sum * z[at] / (1.0f + expf(-z[at]));
+        y[at] = sum * gate / (1.0f + expf(-gate));
     }
 }

@@ -14,6 +14,7 @@ _PUBLIC = {
     "RawModule": "rawkernel",
     "check": "rawkernel",
     "explain": "scan_op",
+    "explain_selective_scan": "selective",
     "kernels": None,
     "lab": None,
     "ledger": None,

@@ -30,11 +30,13 @@ from pathlib import Path
 import torch
 
 # op: the module whose cases(device) yields a Case each. An op joins by a line here.
-OPS = {"scan": "ssmlab.bench_scan", "selective": "ssmlab.bench_selective"}
+OPS = {"scan": "ssmlab.bench_scan", "selective": "ssmlab.bench_selective", "recompute": "ssmlab.bench_recompute"}
 _PACKAGES = (
     "ssmlab", "torch", "triton", "cupy-cuda12x", "cupy-cuda13x", "accelerated-scan", "fpscan", "mamba-ssm", "cuda-cccl",
-    "numpy",
+    "mambapy", "numpy",
 )  # fmt: skip
+_AHEAD = 50  # launches that the CPU is ahead of the GPU while times are taken; a queue holds about a thousand
+_CLOCK = 2e9  # [1/s] at least the GPU's
 
 
 @dataclasses.dataclass
@@ -42,6 +44,7 @@ class Case:
     """One thing to measure. moved: [B] each input once, each output once. ours, peers: functions without arguments.
 
     peers   {name: function, or None where the peer does not take this case}; a peer that raises is reported, not hidden
+    facts   a function whose dict is kept in the row: what else was measured, such as memory
     """
 
     op: str
@@ -53,11 +56,16 @@ class Case:
     ours: object
     peers: dict = dataclasses.field(default_factory=dict)
     note: str = ""
+    facts: object = None
 
 
 @dataclasses.dataclass
 class Row:
-    """One line of the results. copy_fraction: our bytes a second over those of a large copy. floor_ms: moved / copy."""
+    """One line of the results. copy_fraction: our bytes a second over those of a large copy. floor_ms: moved / copy.
+
+    ours_ms, peer_ms   of the GPU's work;  calls_ms: from call to call, the CPU's work included, of ours and each peer
+                       (on a CPU the two are the same: left empty)
+    """
 
     op: str
     direction: str
@@ -73,10 +81,12 @@ class Row:
     same_copy_ms: float
     peers_ms: dict[str, float | str]
     note: str
+    facts: dict = dataclasses.field(default_factory=dict)
+    calls_ms: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
 def median_ms(run, device, *, warmup_ms=30, measure_ms=120):
-    """[ms] the median time of run()."""
+    """[ms] the median time of run(); on a GPU that of its work there, however long the CPU takes to launch it."""
     if device.type == "cpu":
         return _median_on_cpu(run)
     sweep = torch.empty(64 * 2**20, dtype=torch.int32, device=device)  # 256 MB, more than any L2
@@ -90,17 +100,39 @@ def median_ms(run, device, *, warmup_ms=30, measure_ms=120):
     end.record()
     torch.cuda.synchronize(device)
     estimate = max(begin.elapsed_time(end) / 5, 1e-3)
-    for _ in range(max(1, int(warmup_ms / estimate))):
+    warmups = max(5, int(warmup_ms / estimate))
+    started = time.perf_counter()
+    for _ in range(warmups):
         run()
+    launch = (time.perf_counter() - started) / warmups  # [s] of the CPU a call, or of the GPU if that is longer
+    torch.cuda.synchronize(device)
     repeats = max(5, int(measure_ms / estimate))
     pairs = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(repeats)]
-    for begin, end in pairs:
-        sweep.zero_()
-        begin.record()
-        run()
-        end.record()
+    for first in range(0, repeats, _AHEAD):
+        # The GPU waits until the CPU has filled its queue: else it would wait between `begin` and the work.
+        torch.cuda._sleep(int(_AHEAD * (launch + 20e-6) * _CLOCK))
+        for begin, end in pairs[first : first + _AHEAD]:
+            sweep.zero_()
+            begin.record()
+            run()
+            end.record()
     torch.cuda.synchronize(device)
     return statistics.median(begin.elapsed_time(end) for begin, end in pairs)
+
+
+def call_ms(run, device, gpu_ms):
+    """[ms] from one call to the next if they follow without a pause: the CPU's time for it or the GPU's, the longer.
+
+    gpu_ms   the GPU's time, which decides how many calls are worth a look
+    """
+    calls = max(2, min(30, int(50 / gpu_ms)))
+    run()
+    torch.cuda.synchronize(device)
+    begin = time.perf_counter()
+    for _ in range(calls):
+        run()
+    torch.cuda.synchronize(device)
+    return 1e3 * (time.perf_counter() - begin) / calls
 
 
 def _median_on_cpu(run, budget=1.0):
@@ -124,12 +156,15 @@ def copy_gbps(device, *, size=2**30):
 def measure(case, device, gbps):
     """A Row. Every peer that can take the case is timed; the fastest stands in peer, peer_ms."""
     ours = median_ms(case.ours, device)
-    peers = {}
+    on_gpu = device.type == "cuda"
+    calls, peers = {"ours": call_ms(case.ours, device, ours)} if on_gpu else {}, {}
     for name, run in case.peers.items():
         if run is None:
             continue
         try:
             peers[name] = median_ms(run, device)
+            if on_gpu:
+                calls[name] = call_ms(run, device, peers[name])
         except Exception as error:  # a peer's fault is a result
             peers[name] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:200]
     timed = {name: ms for name, ms in peers.items() if isinstance(ms, float)}
@@ -141,6 +176,7 @@ def measure(case, device, gbps):
     return Row(
         case.op, case.direction, list(case.shape), case.dtype, case.layout, ours, best, timed.get(best), floor / ours,
         floor, "bytes over the speed of a large copy", same_copy, peers, case.note,
+        case.facts() if case.facts else {}, calls,
     )  # fmt: skip
 
 
@@ -167,7 +203,8 @@ def report(rows, gbps):
     """The rows as a table: times, the ratio to the best peer (above 1: we are faster), the share of copy bandwidth."""
     lines = [f"large copy: {gbps:,.0f} GB/s (read + write)", ""]
     head = (
-        "op", "shape", "dtype", "layout", "ours ms", "peer ms", "peer", "ratio", "% copy", "same-size copy ms", "note",
+        "op", "shape", "dtype", "layout", "ours ms", "peer ms", "peer", "ratio", "% copy", "same-size copy ms",
+        "call ms", "peer's", "note",
     )  # fmt: skip
     table = [head]
     for row in rows:
@@ -175,7 +212,8 @@ def report(rows, gbps):
         ratio = "" if row.peer_ms is None else f"{row.peer_ms / row.ours_ms:.2f}"
         table.append((
             f"{row.op} {row.direction}", "x".join(map(str, row.shape)), row.dtype, row.layout, f"{row.ours_ms:.4f}",
-            peer, row.peer or "", ratio, f"{100 * row.copy_fraction:.1f}", f"{row.same_copy_ms:.4f}", row.note,
+            peer, row.peer or "", ratio, f"{100 * row.copy_fraction:.1f}", f"{row.same_copy_ms:.4f}",
+            *(f"{row.calls_ms[name]:.4f}" if name in row.calls_ms else "" for name in ("ours", row.peer)), row.note,
         ))  # fmt: skip
     widths = [max(len(line[column]) for line in table) for column in range(len(head))]
     lines += ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table]

@@ -1,11 +1,13 @@
 """What ssmlab.bench measures of the scan: the issue's shapes, and the peers that are installed.
 
-Peers on a GPU: accelerated-scan (its Triton kernel), fpscan, torch's compiled associative_scan. On a CPU the forms
-that people write in plain torch: a loop over the steps, and Blelloch's tree over strided views.
+Peers on a GPU: accelerated-scan (its Triton kernel), fpscan, torch's compiled associative_scan, and for one long row
+CUB's DeviceScan with our operator, through cuda-cccl. On a CPU the forms
+that people write in plain torch: a loop over the steps, Blelloch's tree over strided views, and mambapy's pscan.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 
 import torch
@@ -58,6 +60,8 @@ def _forward(batch, channels, length, dtype, layout, device):
     peers = {"torch.compile associative_scan": _compiled(a, b)} if (length, dtype) in _COMPILED else {}
     if layout == "rows":
         peers.update(_rows_peers(a.transpose(1, 2), b.transpose(1, 2)))
+    if batch * channels == 1 and dtype == torch.float32:
+        peers.update(_cub(a.flatten(), b.flatten()))
     moved = 3 * a.numel() * a.element_size()
     with torch.no_grad():
         how = explain(a, b).split(":")[0]
@@ -108,6 +112,56 @@ def _rows_peers(a, b):
     return found
 
 
+_PAIR = """
+struct Pair { float a, b; };
+extern "C" __device__ void then(void* first, void* second, void* both) {
+    const Pair p = *static_cast<Pair*>(first), q = *static_cast<Pair*>(second);
+    *static_cast<Pair*>(both) = {p.a * q.a, q.a * p.b + q.b};
+}
+"""
+
+
+def _cub(a, b):
+    """CUB's DeviceScan over pairs (a, b) of one float32 row, through cuda-cccl; empty where that is not installed.
+
+    Two ways to hand the pairs over: as two arrays that an iterator joins, and side by side in one array, 8 bytes each.
+    Either way CUB writes pairs, too: the running products beside h.
+    """
+    try:
+        from cuda.compute import ZipIterator, make_inclusive_scan
+        from cuda.compute.op import RawOp
+        from cuda.core import Program, ProgramOptions
+    except ImportError:
+        return {}
+
+    @functools.cache
+    def then():
+        major, minor = torch.cuda.get_device_capability(a.device)
+        options = ProgramOptions(arch=f"sm_{major}{minor}", relocatable_device_code=True, link_time_optimization=True)
+        return RawOp(ltoir=bytes(Program(_PAIR, "c++", options).compile("ltoir").code), name="then")
+
+    def peer(arrays):
+        @functools.cache
+        def made():  # at the first launch: it takes seconds, and what goes wrong is reported there
+            pairs, out = arrays()
+            more = {"d_in": pairs, "d_out": out, "op": then(), "init_value": None}
+            run = make_inclusive_scan(**more)
+            more["num_items"] = len(a)
+            scratch = torch.empty(run(temp_storage=None, **more), dtype=torch.uint8, device=a.device)
+            return lambda: run(temp_storage=scratch, **more)
+
+        return lambda: made()()
+
+    def joined():
+        pairs = torch.stack([a, b], 1).view(torch.float64).flatten()  # only the size of a pair counts
+        return pairs, torch.empty_like(pairs)
+
+    def apart():
+        return ZipIterator(a, b), ZipIterator(torch.empty_like(a), torch.empty_like(b))
+
+    return {"CUB, two arrays": peer(apart), "CUB, one array of pairs": peer(joined)}
+
+
 def _compiled(a, b):
     """torch's associative_scan through torch.compile, as its documentation shows it; None where torch has none."""
     try:
@@ -129,8 +183,21 @@ def _cpu_case(batch, channels, length, layout, device):
     a, b = problem(batch, channels, length, torch.float32, layout, device)
     moved = 3 * a.numel() * a.element_size()
     peers = {"torch, a loop over steps": lambda: loop(a, b), "torch, tree in place": lambda: tree(a, b)}
+    peers.update(_mambapy(a, b))
     shape = (batch, length, channels)
     return Case("scan", "forward", shape, "float32", layout, moved, lambda: scan(a, b), peers, "thread")
+
+
+def _mambapy(a, b):
+    """mambapy's pscan, which takes (batch, length, dims, states): the channels as either. Empty where not installed."""
+    try:
+        from mambapy.pscan import pscan
+    except ImportError:
+        return {}
+    return {
+        f"mambapy pscan, channels as {name}": lambda axis=axis: pscan(a.unsqueeze(axis), b.unsqueeze(axis))
+        for name, axis in (("dims", 3), ("states", 2))
+    }
 
 
 def loop(a, b):

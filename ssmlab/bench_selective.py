@@ -1,10 +1,13 @@
 """What ssmlab.bench measures of the selective scan and its one-token update: the issue's shapes.
 
 The peer on a GPU is mamba_ssm, if it is installed. On a CPU it is the loop that people write in plain torch.
-All cases have z, D, delta_bias and softplus.
+All cases have z, D, delta_bias and softplus. The facts of a backward are peak and peer_peak: [B] at the highest point
+of forward and backward together, beside the inputs.
 """
 
 from __future__ import annotations
+
+import functools
 
 import torch
 
@@ -79,27 +82,42 @@ def _backward(batch, length, channels, states, dtype, device):
     def ours():
         torch.autograd.grad(y, inputs, dy, retain_graph=True)
 
+    def facts():
+        from .bench_recompute import peak  # which takes problem() from here
+
+        found = {"peak": peak(lambda: selective_scan(**values, delta_softplus=True),
+                              lambda y: torch.autograd.grad(y, inputs, dy))[1]}  # fmt: skip
+        step = _mamba_step(values, dy)
+        return found if step is None else found | {"peer_peak": peak(*step)[1]}
+
     shape = (batch, length, channels, states)
-    peers = {"mamba_ssm": _mamba(values, backward=True)}
-    return Case("selective_scan", "backward", shape, _NAMES[dtype], "columns", cost.bytes, ours, peers)
+    step = _mamba_step(values, dy)
+    peers = {"mamba_ssm": None if step is None else functools.partial(step[1], step[0](), retain_graph=True)}
+    return Case("selective_scan", "backward", shape, _NAMES[dtype], "columns", cost.bytes, ours, peers, facts=facts)
 
 
-def _mamba(values, backward=False):
-    """mamba_ssm's kernel on the same numbers, laid out (batch, channels, length); None where it is not installed."""
+def _mamba(values):
+    """mamba_ssm's forward on the same numbers; None where it is not installed."""
+    step = _mamba_step({name: value.detach() for name, value in values.items()}, None)
+    return None if step is None else step[0]
+
+
+def _mamba_step(values, dy):
+    """(forward, backward) of mamba_ssm on the same numbers, laid out (batch, channels, length); None without it."""
     try:
         from mamba_ssm.ops.selective_scan_interface import selective_scan_fn
     except ImportError:
         return None
-    turned = {
-        name: value.detach().transpose(1, 2).contiguous() if value.dim() == 3 else value.detach()
-        for name, value in values.items()
-    }
-    arguments = [turned[name].requires_grad_(backward) for name in _ORDER]
-    if not backward:
-        return lambda: selective_scan_fn(*arguments, delta_softplus=True)
-    y = selective_scan_fn(*arguments, delta_softplus=True)
-    dy = torch.randn_like(y)
-    return lambda: torch.autograd.grad(y, arguments, dy, retain_graph=True)
+
+    def turned(value):
+        return value.detach().transpose(1, 2).contiguous() if value.dim() == 3 else value.detach()
+
+    arguments = [turned(values[name]).requires_grad_(values[name].requires_grad) for name in _ORDER]
+    slope = None if dy is None else turned(dy)
+    return (
+        lambda: selective_scan_fn(*arguments, delta_softplus=True),
+        lambda y, retain_graph=False: torch.autograd.grad(y, arguments, slope, retain_graph=retain_graph),
+    )
 
 
 def _update(rows, channels, device):

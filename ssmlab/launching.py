@@ -14,8 +14,12 @@ import struct
 
 import torch
 
-from . import kernels
+from . import kernels, replay
 from .rawkernel import RawKernel
+
+# A GPU divides floats by an approximate reciprocal, good to 2 units in the last place: one instruction, not eight.
+# (CuPy asks for -ftz=true by itself: subnormal floats count as 0. float64 is touched by neither.)
+_OPTIONS = ("-std=c++17", "-DSIMT_TRUSTED", "-prec-div=false")
 
 
 class Launcher:
@@ -28,8 +32,7 @@ class Launcher:
     def __init__(self, file, name, constants):
         options = tuple(f"-D{key}" if value is None else f"-D{key}={value}" for key, value in sorted(constants.items()))
         self.kernel = RawKernel(
-            kernels.source(file), name, ("-std=c++17", "-DSIMT_TRUSTED", *options), mode="native", filename=file,
-            strided=True,
+            kernels.source(file), name, (*_OPTIONS, *options), mode="native", filename=file, strided=True,
         )  # fmt: skip
         self._ready = {}  # device index: (driver's launch function, handle of the kernel)
         self._frames = []  # not in use at the moment
@@ -39,6 +42,7 @@ class Launcher:
 
         shared_mem   [B] of dynamic shared memory, the same in every launch
         """
+        replay.launched(self, grid, block, args, shared_mem)
         if device.type == "cpu":
             self.kernel(grid, block, args, shared_mem=shared_mem)
             return
@@ -62,10 +66,15 @@ class Launcher:
         launch(handle, *(*grid, 1, 1)[:3], *(*block, 1, 1)[:3], shared_mem, stream, frame.start, 0)
         self._frames.append(frame)
 
+    def ready(self, index):
+        """(the driver's launch function, handle of the kernel) on a device where it has been launched before."""
+        return self._ready[index]
+
     def _driver_function(self, index):
         """cuLaunchKernel as CuPy wraps it, and the compiled kernel's handle on this device."""
-        function = self.kernel.kernel
-        return self.kernel._program.gpu_code().cupy.cuda.driver.launchKernel, function.ptr
+        from . import gpu  # imports CuPy, which a machine without a GPU need not have
+
+        return gpu.require().cuda.driver.launchKernel, self.kernel.kernel.ptr
 
 
 class _Frame:

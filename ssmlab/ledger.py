@@ -20,8 +20,8 @@ class Cost:
 
     read, written    [B] of device memory
     saved            [B] that stay for the backward beside the inputs (part of written)
-    exponentials     exp, counted once each; special: instructions of the special function unit (exp, and the roots that
-                     stand for divisions)
+    exponentials     exp, counted once each; special: instructions of the special function unit (exp, and the
+                     reciprocals that stand for divisions)
     flops            a multiply-add counted as two; special functions not counted
     """
 
@@ -65,7 +65,8 @@ def selective_scan(
 
     itemsize   [B] of an element of u, delta, z, B, C, y; real: of a state
     save       None where no gradient is wanted
-    segments   pieces that run at the same time: with more than one, delta, u and B are read and exponentiated twice
+    segments   pieces that run at the same time: with more than one, delta, u and B of all
+               but the last are read and exponentiated twice
     """
     streams, tables, weights = _inputs(batch, length, channels, states, groups, itemsize, real, z, D, bias, initial)
     steps = batch * length * channels
@@ -73,33 +74,41 @@ def selective_scan(
     final = batch * channels * states * real
     read, written = streams + tables + weights, steps * itemsize + kept + final
     exponentials = steps * (states + bool(softplus) + bool(z))
-    special = steps * (states + 2 * bool(softplus) + 2 * bool(z))
+    special = steps * (states + bool(softplus) + 2 * bool(z))
     flops = steps * (states * 6 + 1 + 2 * bool(D) + 2 * bool(z))
     if segments > 1:
         totals = batch * segments * channels * states * real
-        read += 2 * steps * itemsize + tables // 2 + weights + 3 * totals
+        twice = steps * (segments - 1) // segments                    # the last segment is gone through once
+        read += 2 * twice * itemsize + tables // 2 * (segments - 1) // segments + weights + 3 * totals
         written += 3 * totals
-        exponentials += steps * (states + bool(softplus))
-        special += steps * (states + 2 * bool(softplus))
-        flops += steps * states * 4
+        exponentials += twice * (states + bool(softplus))
+        special += twice * (states + bool(softplus))
+        flops += twice * states * 4
     return Cost(read, written, kept, exponentials, special, flops)
 
 
 def selective_scan_backward(
     batch, length, channels, states, *, groups=1, itemsize=2, real=4, z=True, D=True, bias=True, softplus=True,
-    initial=False, save="boundaries", chunk=32, across=64,
+    initial=False, save="boundaries", chunk=32, across=64, staged=32,
 ):  # fmt: skip
-    """Cost of the backward, one pass. across: channels of one block, over which dB and dC are summed in place."""
+    """Cost of the backward, one pass.
+
+    across     channels of one block, over which dB and dC are summed in place
+    staged     [steps] that a block takes at once, 16 with more than 16 states. Where the saved states lie twice as far
+               apart, every second chunk is reached by running through the one before it. (Farther apart, the forward
+               makes closer ones first: another selective_scan.)
+    """
     streams, tables, weights = _inputs(batch, length, channels, states, groups, itemsize, real, z, D, bias, initial)
     steps = batch * length * channels
     kept = saved_states(batch, length, channels, states, save=save, chunk=chunk, real=real)
     parts = ceil_div(channels // groups, across) * 2 * batch * length * groups * states * real
     read = streams + steps * itemsize + tables + weights + kept + parts
     written = streams + tables + parts + channels * (states + 2) * real
-    again = 2 if save == "all" else 3                                 # a twice to make h again, once more behind it
-    exponentials = steps * (states * (again - 1) + 2 * bool(softplus) + 2 * bool(z))
-    special = steps * (states * (again - 1) + 5 * bool(softplus) + 4 * bool(z))
-    flops = steps * states * (6 * (again - 1) + 15)
+    made = 1 if save == "all" else 2                        # times that a is made: on the way there, and in each tile
+    through = steps // 2 if save != "all" and chunk > staged else 0
+    exponentials = steps * (states * made + 2 * bool(softplus) + 2 * bool(z)) + through * (states + bool(softplus))
+    special = steps * (states * made + 3 * bool(softplus) + 4 * bool(z)) + through * (states + bool(softplus))
+    flops = steps * states * (6 * made + 15) + through * states * 4
     return Cost(read, written, 0, exponentials, special, flops)
 
 

@@ -422,7 +422,8 @@ def check(
     kernel              RawKernel
     grid … shared_mem   as in a call
     schedule            lane_order and block_order: "forward" | "reverse" | "random"; resident: blocks alive at once;
-                        seed; watchdog
+                        seed; watchdog: how long until a loop is called endless (basic blocks of a thread, turns that
+                        the threads of a block take at barriers and in warp-wide operations)
 
     Returns Report: .ok, .findings, .lines …; .arrays holds the arguments in their order, arrays as they were after the
     run (a NumPy array, or a torch CPU tensor for a tensor; the arrays passed in are not touched).

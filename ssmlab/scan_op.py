@@ -59,8 +59,11 @@ def scan(a, b, initial_state=None, *, dim=1, reverse=False, return_final_state=F
         flat_a, flat_b = a.reshape(batch, length, channels), b.reshape(batch, length, channels)
     marks, before = (None, None) if packed is None else (packed.marks, packed.before)
     slots = batch if packed is None else packed.slots
-    call = _forward if _is_plain(flat_a, flat_b, initial) else torch.ops.ssmlab.scan_forward
-    h, final = call(flat_a, flat_b, initial, marks, before, slots, reverse, algorithm)
+    given = flat_a, flat_b, initial, marks, before, slots, reverse, algorithm
+    if _is_plain(flat_a, flat_b, initial):
+        h, final = _forward(*given, wants_end=return_final_state)
+    else:
+        h, final = torch.ops.ssmlab.scan_forward(*given)
     if h.shape != shape:
         h = h.reshape(shape)
     return (h, final.reshape(state_shape)) if return_final_state else h
@@ -91,7 +94,8 @@ def explain(a, b, *, dim=1, reverse=False, algorithm="auto", backward=False, pac
     chunks = f", {plan.chunks} chunks a row" if plan.algorithm in ("chain", "totals") else ""
     access = ", 16-byte accesses" if plan.wide and a.device.type != "cpu" else ""
     return (
-        f"{plan.algorithm}: {probe.rows} rows of {probe.length} steps, {plan.layout}{tiles}{chunks}, "
+        f"{plan.algorithm}: {probe.rows} row{'s' * (probe.rows != 1)} of {probe.length} "
+        f"step{'s' * (probe.length != 1)}, {plan.layout}{tiles}{chunks}, "
         f"{plan.grid} block{'s' * (plan.grid != 1)} of {threads} thread{'s' * (threads != 1)}{access} ({plan.reason})"
     )
 
@@ -176,9 +180,9 @@ _library.define(
 )
 
 
-def _forward(a, b, initial, marks, before, slots, reverse, algorithm):
+def _forward(a, b, initial, marks, before, slots, reverse, algorithm, wants_end=True):
     h = torch.empty_like(b)
-    final = _end(initial, marks, slots, a)
+    final = _end(initial, marks, slots, a) if wants_end else None
     scan_kernels.run(a, b, h, initial, final, marks=marks, reverse=reverse, algorithm=algorithm)
     return h, final
 

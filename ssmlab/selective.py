@@ -11,9 +11,11 @@ torch about the operators: what they return (for torch.compile) and what their g
 
 from __future__ import annotations
 
+import functools
+
 import torch
 
-from . import packing, selective_kernels, strictness
+from . import packing, replay, selective_kernels, strictness
 from .selective_kernels import BORDER, ELEMENT, MAX_STATES, Inputs, real_of
 
 SAVE = ("boundaries", "boundaries-bf16", "all")
@@ -22,7 +24,8 @@ MAX_STEPS = 2**31 - 1 - 2**16  # steps and channels are counted in 32 bits insid
 
 def selective_scan(
     u, delta, A, B, C, D=None, z=None, delta_bias=None, delta_softplus=False, *,
-    initial_state=None, return_final_state=False, seq_idx=None, cu_seqlens=None, chunk=None, save="boundaries",
+    initial_state=None, has_initial_state=None, return_final_state=False, seq_idx=None, cu_seqlens=None, chunk=None,
+    save="boundaries",
 ):  # fmt: skip
     """Run h[t] = exp(delta[t] A) h[t-1] + delta[t] B[t] u[t], y[t] = C[t] . h[t] + D u[t], then y silu(z), fused.
 
@@ -33,6 +36,8 @@ def selective_scan(
     D, delta_bias   (channels,)
     delta_softplus  delta becomes softplus(delta + delta_bias), which is the identity above 20
     initial_state   (batch, channels, states), with cu_seqlens (sequences, channels, states). None: zeros.
+    has_initial_state   (batch,) or (sequences,) bool: where it is False, zeros take the place of initial_state,
+                    whatever an earlier request has left there, NaN too. None: all True.
     seq_idx         (batch, length) integers: a new label begins a new sequence; negative labels are padding: y is 0,
                     the state is untouched, nothing there is read. initial_state enters a row's first sequence only.
     cu_seqlens      (sequences + 1,) int32 or int64 for batch 1: where each sequence begins, and the end
@@ -55,36 +60,79 @@ def selective_scan(
     >>> selective_scan(one, one, torch.zeros(1, 1), one, one)[0, :, 0]
     tensor([1., 2., 3.])
     """
-    _check_streams(u, delta, z)
-    batch, length, channels = u.shape
-    if max(length, channels) > MAX_STEPS:
-        raise ValueError(f"u has shape {tuple(u.shape)}: length and channels must be at most {MAX_STEPS}")
-    states = _check_weights(u, A, D, delta_bias)
-    B, C, groups = _check_tables(u, B, C, states)
-    if save not in SAVE:
-        raise ValueError(f"save is {save!r}: it must be one of {', '.join(map(repr, SAVE))}")
-    if chunk is not None and not (isinstance(chunk, int) and chunk > 0 and chunk % BORDER == 0):
-        raise ValueError(f"chunk is {chunk!r}: it must be a positive multiple of {BORDER} [steps]")
-    start, finish, slots = _marks(u, seq_idx, cu_seqlens)
+    start = finish = slots = None
+    if seq_idx is not None or cu_seqlens is not None:
+        _check_streams(u, delta, z)
+        start, finish, slots = _marks(u, seq_idx, cu_seqlens)
+    if has_initial_state is not None:
+        _check_known(has_initial_state, initial_state)
+        initial_state = torch.where(has_initial_state[:, None, None], initial_state, 0.0)
+    tensors = u, delta, A, B, C, D, z, delta_bias, initial_state, start, finish
+    kind = _kind(tensors)
+    options = slots, bool(delta_softplus), chunk, save
+    if kind is not None and type(chunk) in _CHUNKS and type(save) is str and (kind, options) in _known:
+        y, final = _run(kind, tensors, *options, return_final_state)
+        return (y, final) if return_final_state else y
 
+    _check_scan(*tensors[:9], slots, chunk, save)
     dtype = u.dtype
-    for other in (delta, z, *(table for table in (B, C) if table.dim() == 4)):
+    for other in (delta, z, *(table for table in (B, C) if table.dim() > 2)):
         dtype = dtype if other is None else torch.promote_types(dtype, other.dtype)
     real = real_of(dtype)
-    B, C = (table.to(dtype if table.dim() == 4 else real) for table in (B, C))
-    initial = _state(initial_state, u, (slots, channels, states), real)
-    wanted = torch.is_grad_enabled() and _any_gradient(u, delta, A, B, C, D, z, delta_bias, initial)
-    keep = save if wanted else "nothing"
-    y, final, _ = torch.ops.ssmlab.selective_scan_forward(
+    B, C = (table.to(dtype if table.dim() > 2 else real) for table in (B, C))
+    ready = (
         u.to(dtype), delta.to(dtype), _weight(A, real), B, C, _weight(D, real), None if z is None else z.to(dtype),
-        _weight(delta_bias, real), initial, start, finish, slots, bool(delta_softplus), chunk or 0, keep,
+        _weight(delta_bias, real), _weight(initial_state, real), start, finish,
     )  # fmt: skip
+    if kind is None or any(was is not now for was, now in zip(tensors, ready, strict=True)):
+        kind = _kind(ready)
+    else:
+        replay.remember(_known, (kind, options), None)
+    y, final = _run(kind, ready, *options, return_final_state)
     y = y.to(u.dtype)
     return (y, final) if return_final_state else y
 
 
+def explain_selective_scan(
+    u, delta, A, B, C, D=None, z=None, delta_bias=None, delta_softplus=False, *, initial_state=None, chunk=None,
+    save="boundaries",
+):  # fmt: skip
+    r"""What `selective_scan` would do with these arguments, in one sentence: how rows are cut, and what is kept.
+
+    Without `chunk` rows are cut so that the batch fills the GPU; with it, each as if it were alone.
+
+    >>> one = torch.ones(1, 3, 1)
+    >>> print(*explain_selective_scan(one, one, torch.zeros(1, 1), one, one, chunk=64).split("; "), sep="\n")
+    forward: rows whole, 1 block of 32 threads
+    backward: rows whole, 1 block of 32 threads
+    kept: a state every 64 steps
+    """
+    _check_scan(u, delta, A, B, C, D, z, delta_bias, initial_state, None, chunk, save)
+    if u.numel() == 0:
+        return "nothing to do: the tensors are empty"
+    moving = [tensor for tensor in (u, delta, z, B, C) if tensor is not None and tensor.dim() > 2]
+    dtype = functools.reduce(torch.promote_types, [tensor.dtype for tensor in moving])
+    like = torch.empty(1, dtype=dtype, device=u.device).expand(u.shape)  # what is computed with, without its memory
+    groups, whole_batch = next((table.shape[2] for table in (B, C) if table.dim() == 4), 1), not chunk
+    plans = {
+        "forward": selective_kernels.forward_plan(
+            like, groups, A.shape[1], step=chunk or BORDER, whole_batch=whole_batch
+        ),
+        "backward": selective_kernels.backward_plan(like, groups, A.shape[1], whole_batch=whole_batch),
+    }
+    told = []
+    for name, (variant, (steps, segments)) in plans.items():
+        (blocks,) = selective_kernels._blocks(like, groups, variant, segments)
+        cut = "rows whole" if segments == 1 else f"rows in {segments} segments of {steps} steps"
+        told.append(f"{name}: {cut}, {blocks} block{'s' * (blocks != 1)} of {variant.threads} threads")
+    every = "step" if save == "all" else f"{chunk or BORDER} steps"
+    in_half = " in bfloat16" if save == "boundaries-bf16" else ""
+    return "; ".join([*told, f"kept: a state every {every}{in_half}"])
+
+
 def selective_state_update(
-    state, x, dt, A, B, C, D=None, z=None, dt_bias=None, dt_softplus=False, *, state_indices=None
+    state, x, dt, A, B, C, D=None, z=None, dt_bias=None, dt_softplus=False, *, state_indices=None,
+    has_initial_state=None,
 ):  # fmt: skip
     """One token for each row: h <- exp(dt A) h + dt B x in place, y = (C . h + D x) silu(z).
 
@@ -96,11 +144,75 @@ def selective_state_update(
     D, dt_bias      (channels,)
     state_indices   (batch,) integers: which slot is each row's. Negative: padding, y is 0 and no state is touched.
                     None: row i has slot i.
+    has_initial_state   (batch,) bool: where it is False, the row begins from zeros; what lies in its slot is
+                    overwritten and not read, so that a slot can be used again without clearing it. None: all True.
 
     Returns y (batch, channels) in x's dtype. No gradient: with gradients wanted it is a RuntimeError.
     Raises  ValueError, TypeError that name the argument, its value and the rule; a slot given twice is one.
     Agrees  with one step of ssmlab.reference.selective_scan (tests/test_selective_update.py).
     """
+    tensors = state, x, dt, A, B, C, D, z, dt_bias, state_indices, has_initial_state
+    kind = _kind(tensors)
+    softplus = bool(dt_softplus)
+    wanted = torch.is_grad_enabled() and _any_gradient(*tensors[:9])
+    if kind is not None and not wanted and (kind, softplus) in _known:
+        return _update(*tensors[:9], softplus, state_indices, has_initial_state, kind=kind)
+
+    _check_update(*tensors)
+    if wanted:
+        raise RuntimeError("selective_state_update has no gradient: call it under torch.no_grad()")
+    dtype = x.dtype
+    for other in (dt, z, B, C):
+        dtype = dtype if other is None else torch.promote_types(dtype, other.dtype)
+    if state.dtype == torch.float64:
+        dtype = torch.float64
+    real = real_of(dtype)
+    ready = (
+        state, x.to(dtype), dt.to(dtype), _weight(A, real), B.to(dtype), C.to(dtype), _weight(D, real),
+        None if z is None else z.to(dtype), _weight(dt_bias, real),
+        *(None if row is None else row.contiguous() for row in (state_indices, has_initial_state)),
+    )  # fmt: skip
+    if kind is None:
+        return torch.ops.ssmlab.selective_state_update(*ready[:9], softplus, *ready[9:]).to(x.dtype)
+    if all(was is now for was, now in zip(tensors, ready, strict=True)):
+        replay.remember(_known, (kind, softplus), None)
+    return _update(*ready[:9], softplus, *ready[9:]).to(x.dtype)
+
+
+_CHUNKS = (int, type(None))
+_known = {}  # keys are kinds of calls that have passed all checks and take the tensors as they are
+
+
+def _kind(tensors):
+    """replay.kind_of plain tensors. None where torch's dispatcher must be asked, because someone listens to it:
+
+    torch.compile, modes (fake tensors, tracing, counting), function transforms, forward-mode derivatives, and tensors
+    that are more than memory (subclasses, a pending minus sign).
+    """
+    if (
+        torch.compiler.is_compiling()
+        or torch._C._len_torch_dispatch_stack()
+        or torch._C._len_torch_function_stack()
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or torch._C._get_tracing_state() is not None
+        or torch.autograd.forward_ad._current_level >= 0
+    ):
+        return None
+    for tensor in tensors:
+        if tensor is not None and (
+            tensor.__class__ not in _PLAIN
+            or tensor.is_neg()
+            or not (tensor.is_cuda or tensor.is_cpu)
+            or tensor.layout is not torch.strided
+        ):
+            return None
+    return replay.kind_of(tensors)
+
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def _check_update(state, x, dt, A, B, C, D, z, dt_bias, state_indices, has_initial_state):
     for name, tensor in (("x", x), ("dt", dt), ("z", z)):
         if tensor is None and name == "z":
             continue
@@ -118,29 +230,16 @@ def selective_state_update(
     if state.dim() != 3 or tuple(state.shape[1:]) != (channels, states):
         raise ValueError(f"state has shape {tuple(state.shape)}: it must be (slots, channels, states) = (slots, "
                          f"{channels}, {states})")  # fmt: skip
-    B, C = (
-        _check_tables(x.unsqueeze(1), *(_as_step(name, table) for name, table in (("B", B), ("C", C))), states)[:2]
-    )
+    _check_tables(x.unsqueeze(1), *(_as_step(name, table) for name, table in (("B", B), ("C", C))), states)
     if state_indices is None:
         if state.shape[0] != batch:
             raise ValueError(
                 f"state has {state.shape[0]} slots, x has batch {batch}: without state_indices they must be equal"
             )
     else:
-        state_indices = _check_indices(state_indices, batch)
-    if torch.is_grad_enabled() and _any_gradient(state, x, dt, A, B, C, D, z, dt_bias):
-        raise RuntimeError("selective_state_update has no gradient: call it under torch.no_grad()")
-    dtype = x.dtype
-    for other in (dt, z, B, C):
-        dtype = dtype if other is None else torch.promote_types(dtype, other.dtype)
-    if state.dtype == torch.float64:
-        dtype = torch.float64
-    real = real_of(dtype)
-    y = torch.ops.ssmlab.selective_state_update(
-        state, x.to(dtype), dt.to(dtype), _weight(A, real), B.to(dtype), C.to(dtype), _weight(D, real),
-        None if z is None else z.to(dtype), _weight(dt_bias, real), bool(dt_softplus), state_indices,
-    )  # fmt: skip
-    return y.to(x.dtype)
+        _check_indices(state_indices, batch)
+    if has_initial_state is not None:
+        _check_known(has_initial_state, x)
 
 
 def _as_step(name, table):
@@ -157,7 +256,21 @@ def _check_indices(indices, batch):
         raise TypeError("state_indices must be a torch tensor of int32 or int64")
     if tuple(indices.shape) != (batch,):
         raise ValueError(f"state_indices has shape {tuple(indices.shape)}: it must be (batch,) = ({batch},)")
-    return indices.to(torch.int64).contiguous()
+
+
+def _check_known(known, of):
+    """has_initial_state, for the rows of `of` (the initial states, or the update's x)."""
+    if of is None:
+        raise ValueError("has_initial_state is given and initial_state is not: without one all rows begin from zeros")
+    if not isinstance(known, torch.Tensor) or known.dtype != torch.bool:
+        raise TypeError("has_initial_state must be a torch tensor of bool")
+    if not isinstance(of, torch.Tensor) or of.dim() == 0 or tuple(known.shape) != tuple(of.shape[:1]):
+        shape = tuple(known.shape)
+        raise ValueError(
+            f"has_initial_state has shape {shape}: it must be (batch,) or (sequences,), one for each state"
+        )
+    if known.device != of.device:
+        raise ValueError(f"has_initial_state is on {known.device}, the inputs on {of.device}: it must be one device")
 
 
 def _check_slots(indices, slots):
@@ -168,6 +281,20 @@ def _check_slots(indices, slots):
     twice = used[1:][used[1:] == used[:-1]]
     if twice.numel():
         raise ValueError(f"state_indices has slot {int(twice[0])} twice: two rows would overwrite each other's state")
+
+
+def _check_scan(u, delta, A, B, C, D, z, delta_bias, initial_state, slots, chunk, save):
+    _check_streams(u, delta, z)
+    batch, length, channels = u.shape
+    if max(length, channels) > MAX_STEPS:
+        raise ValueError(f"u has shape {tuple(u.shape)}: length and channels must be at most {MAX_STEPS}")
+    states = _check_weights(u, A, D, delta_bias)
+    _check_tables(u, B, C, states)
+    if save not in SAVE:
+        raise ValueError(f"save is {save!r}: it must be one of {', '.join(map(repr, SAVE))}")
+    if chunk is not None and not (isinstance(chunk, int) and chunk > 0 and chunk % BORDER == 0):
+        raise ValueError(f"chunk is {chunk!r}: it must be a positive multiple of {BORDER} [steps]")
+    _check_state(initial_state, u, (batch if slots is None else slots, channels, states))
 
 
 def _check_streams(u, delta, z):
@@ -210,9 +337,8 @@ def _check_weights(u, A, D, bias, names=("A", "D", "delta_bias")):
 
 
 def _check_tables(u, B, C, states):
-    """B and C as (batch, length, groups, states) or (channels, states), and how many groups there are."""
     batch, length, channels = u.shape
-    tables, groups = [], {}
+    groups = {}
     for name, table in (("B", B), ("C", C)):
         if not isinstance(table, torch.Tensor):
             raise TypeError(f"{name} is {type(table).__name__}: it must be a torch tensor")
@@ -236,10 +362,8 @@ def _check_tables(u, B, C, states):
             groups[name] = shape[2]
             if shape[2] < 1 or channels % shape[2]:
                 raise ValueError(f"{name} has {shape[2]} groups: they must divide the {channels} channels")
-        tables.append(table)
     if len(set(groups.values())) > 1:
         raise ValueError(f"B has {groups['B']} groups, C has {groups['C']}: they must be equal")
-    return (*tables, next(iter(groups.values()), 1))
 
 
 def _marks(u, seq_idx, cu_seqlens):
@@ -265,9 +389,9 @@ def _marks(u, seq_idx, cu_seqlens):
     return start.to(torch.int32).contiguous(), finish.to(torch.int32).contiguous(), packed.slots
 
 
-def _state(state, u, shape, real):
+def _check_state(state, u, shape):
     if state is None:
-        return None
+        return
     if not isinstance(state, torch.Tensor):
         raise TypeError(f"initial_state is {type(state).__name__}: it must be a torch tensor")
     if tuple(state.shape) != tuple(shape):
@@ -276,7 +400,6 @@ def _state(state, u, shape, real):
         raise TypeError(f"initial_state has dtype {state.dtype}: it must be a floating-point type")
     if state.device != u.device:
         raise ValueError(f"initial_state is on {state.device}, u on {u.device}: they must be on one device")
-    return state.to(real).contiguous()
 
 
 def _weight(tensor, real):
@@ -301,7 +424,7 @@ _library.define(
 )
 _library.define(
     "selective_state_update(Tensor(a!) state, Tensor x, Tensor dt, Tensor A, Tensor B, Tensor C, Tensor? D, Tensor? z, "
-    "Tensor? dt_bias, bool softplus, Tensor? indices) -> Tensor"
+    "Tensor? dt_bias, bool softplus, Tensor? indices, Tensor? known=None) -> Tensor"
 )
 
 
@@ -315,14 +438,21 @@ def _borders_shape(u, A, chunk, save):
     return (batch, (length + steps - 1) // steps, channels, A.shape[1]), dtype
 
 
-def _forward(u, delta, A, B, C, D, z, delta_bias, initial, start, finish, slots, softplus, chunk, save):
-    batch, length, channels = u.shape
+def _by_group(B, C):
+    """(batch, length, states) as (batch, length, 1, states); the other forms as they are."""
+    return (table.unsqueeze(2) if table.dim() == 3 else table for table in (B, C))
+
+
+def _forward(
+    u, delta, A, B, C, D, z, delta_bias, initial, start, finish, slots, softplus, chunk, save, final_wanted
+):  # fmt: skip
+    """(y, final state or None, what is kept); everything here follows from the kind of call (replay.py)."""
     shape, dtype = _borders_shape(u, A, chunk, save)
     borders = torch.empty(shape, dtype=dtype, device=u.device)
-    final = _passed_through(initial, start, slots, u, A)
+    final = _passed_through(initial, start, slots, u, A) if final_wanted else None
     if u.numel() == 0:
         return torch.empty_like(u), final, borders
-    x = Inputs(u, delta, A, B, C, D, z, delta_bias, softplus, start, finish)
+    x = Inputs(u, delta, A, *_by_group(B, C), D, z, delta_bias, softplus, start, finish)
     spacing = chunk or BORDER
     variant, segment = selective_kernels.forward_plan(u, x.groups, x.states, step=spacing, whole_batch=not chunk)
     y = selective_kernels.forward(
@@ -341,44 +471,79 @@ def _passed_through(state, start, slots, u, A):
 
 
 def _backward(
-    u, delta, A, B, C, D, z, delta_bias, initial, start, finish, slots, softplus, chunk, save, borders, dy, dfinal
+    u, delta, A, B, C, D, z, delta_bias, initial, start, finish, borders, dy, dfinal, slots, softplus, chunk, save
 ):  # fmt: skip
+    """Gradients of the first nine, None for those that are None."""
     real = real_of(u.dtype)
     if u.numel() == 0:
         d_initial = _passed_through(dfinal, start, slots, u, A)
         zeros = [torch.zeros_like(tensor) for tensor in (u, delta, A, B, C)]
-        channels = torch.zeros(u.shape[2], dtype=real, device=u.device)
-        return (*zeros, channels, torch.zeros_like(_or_nothing(z, u)), channels.clone(), d_initial)
-    if dy.stride() != u.stride():  # an expanded gradient, say, of stride 0
-        dy = torch.empty_like(u).copy_(dy)
-    x = Inputs(u, delta, A, B, C, D, z, delta_bias, softplus, start, finish)
-    variant, segment = selective_kernels.backward_plan(u, x.groups, x.states, whole_batch=not chunk)
-    found = selective_kernels.backward(
-        x, dy, dfinal, borders, initial, slots=slots, segment=segment, spacing=chunk or BORDER, every=save == "all",
-        variant=variant,
-    )  # fmt: skip
-    dz = _or_nothing(found.dz, u)
-    dD, d_bias, d_initial = found.dD.contiguous(), found.d_bias.contiguous(), found.d_initial.contiguous()
-    return found.du, found.ddelta, found.dA, found.dB, found.dC, dD, dz, d_bias, d_initial
+        dD, d_bias = (torch.zeros(u.shape[2], dtype=real, device=u.device) for _ in range(2))
+        found = *zeros, dD, None if z is None else torch.zeros_like(z), d_bias, d_initial
+    else:
+        if dy is None:
+            dy = torch.zeros_like(u)
+        elif dy.stride() != u.stride():  # an expanded gradient, say, of stride 0
+            dy = torch.empty_like(u).copy_(dy)
+        if dfinal is not None:
+            dfinal = dfinal.contiguous()
+        x = Inputs(u, delta, A, *_by_group(B, C), D, z, delta_bias, softplus, start, finish)
+        variant, segment = selective_kernels.backward_plan(u, x.groups, x.states, whole_batch=not chunk)
+        grads = selective_kernels.backward(
+            x, dy, dfinal, borders, initial, slots=slots, segment=segment, spacing=chunk or BORDER,
+            every=save == "all", variant=variant,
+        )  # fmt: skip
+        found = (
+            grads.du, grads.ddelta, grads.dA, grads.dB.view(B.shape), grads.dC.view(C.shape), grads.dD, grads.dz,
+            grads.d_bias, grads.d_initial,
+        )  # fmt: skip
+    given = u, delta, A, B, C, D, z, delta_bias, initial
+    return tuple(None if tensor is None else grad for tensor, grad in zip(given, found, strict=True))
 
 
-def _or_nothing(tensor, like):
-    """An operator returns tensors only: an empty one stands for none."""
-    return like.new_empty(0) if tensor is None else tensor
-
-
-def _update(state, x, dt, A, B, C, D, z, dt_bias, softplus, indices):
-    if indices is not None and strictness.careful():
-        _check_slots(indices, state.shape[0])
+def _update_kernel(state, x, dt, A, B, C, D, z, dt_bias, indices, known, softplus):
     y = torch.empty_like(x, memory_format=torch.contiguous_format)
     if y.numel():
-        selective_kernels.update(state, x, dt, A, B, C, D, z, dt_bias, softplus, indices, y)
+        B, C = (table.view(x.shape[0], 1, -1, A.shape[1]) for table in (B, C))
+        selective_kernels.update(state, x, dt, A, B, C, D, z, dt_bias, softplus, indices, y, known)
+    return (y,)
+
+
+# What the operators run: the above, repeated by replay.py where the kind of call is known.
+
+
+def _forward_operator(*inputs):
+    return replay.run(_forward, inputs[:11], (*inputs[11:], True))
+
+
+def _backward_operator(*inputs):
+    *tensors, slots, softplus, chunk, save, borders, dy, dfinal = inputs
+    found = list(replay.run(_backward, (*tensors, borders, dy, dfinal), (slots, softplus, chunk, save)))
+    u, A, channels, real = tensors[0], tensors[2], tensors[0].shape[2], real_of(tensors[0].dtype)
+    # An operator returns tensors only: something stands for a gradient that nobody will ask for.
+    for place, shape, dtype in (
+        (5, (channels,), real), (6, (0,), u.dtype), (7, (channels,), real), (8, (slots, channels, A.shape[1]), real)
+    ):  # fmt: skip
+        if found[place] is None:
+            found[place] = u.new_zeros(shape, dtype=dtype)
+        elif place != 6:
+            found[place] = found[place].contiguous()
+    return tuple(found)
+
+
+def _update(state, x, dt, A, B, C, D, z, dt_bias, softplus, indices, known=None, kind=None):
+    if indices is not None and strictness.careful():
+        _check_slots(indices, state.shape[0])
+    tensors = state, x, dt, A, B, C, D, z, dt_bias, indices, known
+    (y,) = replay.run(_update_kernel, tensors, (softplus,), kind)
+    if not state.is_inference():
+        torch.autograd.graph.increment_version(state)
     return y
 
 
 for _device in ("CPU", "CUDA"):
-    _library.impl("selective_scan_forward", _forward, _device)
-    _library.impl("selective_scan_backward", _backward, _device)
+    _library.impl("selective_scan_forward", _forward_operator, _device)
+    _library.impl("selective_scan_backward", _backward_operator, _device)
     _library.impl("selective_state_update", _update, _device)
 
 
@@ -400,7 +565,7 @@ def _(u, delta, A, B, C, D, z, delta_bias, initial, start, finish, slots, softpl
 
 
 @torch.library.register_fake("ssmlab::selective_state_update", lib=_library)
-def _(state, x, dt, A, B, C, D, z, dt_bias, softplus, indices):
+def _(state, x, dt, A, B, C, D, z, dt_bias, softplus, indices, known=None):
     return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
@@ -413,35 +578,71 @@ class _SelectiveScan(torch.autograd.Function):
     """The forward below autograd, and its gradient; there is no second one, and asking for it raises.
 
     torch.library.register_autograd would do the same, but looks up each of the 15 arguments in the operator's schema at
-    every call, which takes longer than a small scan.
+    every call, which takes longer than a small scan. With a `kind` (of plain tensors) the dispatcher is left out.
     """
 
     @staticmethod
-    def forward(ctx, *inputs):
-        y, final, borders = _below_autograd(*inputs)
-        *tensors, slots, softplus, chunk, save = inputs
-        ctx.save_for_backward(*tensors, borders)
-        ctx.options = slots, softplus, chunk, save
+    def forward(ctx, kind, final_wanted, *inputs):
+        if kind is None:
+            y, final, borders = _below_autograd(*inputs)
+        else:
+            y, final, borders = replay.run(_forward, inputs[:11], (*inputs[11:], final_wanted), kind)
+        ctx.save_for_backward(*inputs[:11], borders)
+        ctx.options, ctx.kind, ctx.lie = inputs[11:], kind, kind and _lie((*inputs[:11], borders))
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(borders)
         return y, final, borders
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx, dy, dfinal, _):
-        *tensors, borders = ctx.saved_tensors
-        if dy is None:
-            dy = torch.zeros_like(tensors[0])
-        if dfinal is not None:
-            dfinal = dfinal.contiguous()
-        found = torch.ops.ssmlab.selective_scan_backward(*tensors, *ctx.options, borders, dy, dfinal)
-        needs = ctx.needs_input_grad
-        given = [grad if needs[i] and tensors[i] is not None else None for i, grad in enumerate(found)]
-        return (*given, None, None, None, None, None, None)
+        return _gradients_once(ctx, dy, dfinal) if torch.is_grad_enabled() else _gradients(ctx, dy, dfinal)
+
+
+def _lie(tensors):
+    """Where tensors lie, and how."""
+    return [None if tensor is None else (tensor.data_ptr(), tensor.stride()) for tensor in tensors]
+
+
+def _gradients(ctx, dy, dfinal):
+    saved = ctx.saved_tensors
+    tensors = (*saved, dy, dfinal)
+    if ctx.kind is not None and _lie(saved) == ctx.lie:
+        kind = _kind((dy, dfinal))
+        kind = kind and (ctx.kind, kind)
+    else:  # they were put away and brought back
+        kind = _kind(tensors)
+    if kind is not None:
+        found = replay.run(_backward, tensors, ctx.options, kind)
+    else:
+        dy = torch.zeros_like(tensors[0]) if dy is None else dy
+        found = torch.ops.ssmlab.selective_scan_backward(*tensors[:11], *ctx.options, tensors[11], dy, dfinal)
+    wanted = (
+        grad if needed and tensor is not None else None
+        for grad, needed, tensor in zip(found, ctx.needs_input_grad[2:], tensors, strict=False)
+    )
+    return (None, None, *wanted, None, None, None, None, None, None)
+
+
+# torch.autograd.Function.apply without its look at function transforms, which a `kind` has ruled out
+_apply_plain = super(torch.autograd.Function, _SelectiveScan).apply
+_gradients_once = torch.autograd.function.once_differentiable(_gradients)
 
 
 def _with_gradient(*inputs):
-    return _SelectiveScan.apply(*inputs) if torch.is_grad_enabled() else _below_autograd(*inputs)
+    return _SelectiveScan.apply(None, True, *inputs) if torch.is_grad_enabled() else _below_autograd(*inputs)
 
 
 _library.impl("selective_scan_forward", _with_gradient, "Autograd")
+
+
+def _run(kind, tensors, slots, softplus, chunk, save, final_wanted):
+    """(y, final state or None) of tensors that have passed all checks and need no conversion."""
+    wanted = torch.is_grad_enabled() and _any_gradient(*tensors[:9])
+    options = tensors[0].shape[0] if slots is None else slots, softplus, chunk or 0, save if wanted else "nothing"
+    if kind is None:
+        y, final, _ = torch.ops.ssmlab.selective_scan_forward(*tensors, *options)
+    elif wanted:
+        y, final, _ = _apply_plain(kind, final_wanted, *tensors, *options)
+    else:
+        y, final, _ = replay.run(_forward, tensors, (*options, final_wanted), kind)
+    return y, final

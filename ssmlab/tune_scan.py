@@ -2,6 +2,7 @@
 
     python -m ssmlab.tune_scan                     print the table that this GPU would get
     python -m ssmlab.tune_scan --write             write it where the installed package reads it
+    python -m ssmlab.tune_scan --only rows 32 forward      one layout, element size [bits], direction; the rest stays
 
 For each layout, element size and direction: the best tile at several lengths of many rows, and, for long rows, the best
 algorithm at several numbers of rows. Neighbouring answers that agree become one entry. Some minutes on one GPU.
@@ -10,6 +11,7 @@ algorithm at several numbers of rows. Neighbouring answers that agree become one
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 
 import torch
@@ -28,8 +30,8 @@ _ROWS = (8, 47, 132, 320, 1024, 6144)
 _BLOCK = {
     "rows": [
         [32, 1, 4, 0, 1], [32, 2, 1, 0, 1], [32, 2, 4, 0, 1], [32, 4, 4, 0, 1], [64, 2, 1, 0, 1], [64, 4, 1, 0, 1],
-        [128, 2, 1, 0, 5], [128, 4, 1, 0, 1], [128, 2, 1, 1, 4], [128, 4, 1, 1, 4], [256, 2, 1, 1, 1],
-        [256, 4, 1, 1, 1], [512, 3, 1, 1, 1], [512, 4, 1, 1, 1],
+        [128, 2, 1, 0, 5], [128, 2, 1, 0, 8], [128, 4, 1, 0, 1], [128, 4, 1, 0, 8], [128, 2, 1, 1, 4],
+        [128, 4, 1, 1, 4], [256, 2, 1, 1, 1], [256, 4, 1, 1, 1], [512, 3, 1, 1, 1], [512, 4, 1, 1, 1],
     ],
     "columns": [
         [8, 16, 2, 1, 1], [8, 16, 4, 1, 1], [16, 16, 2, 1, 1], [16, 16, 4, 1, 1], [16, 16, 4, 1, 2], [16, 16, 8, 1, 1],
@@ -120,17 +122,24 @@ def text(name, about, rows):
 def main(arguments=None):
     parser = argparse.ArgumentParser(prog="python -m ssmlab.tune_scan", description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true", help=f"write {scan_kernels.TABLE.name}")
+    parser.add_argument("--only", nargs="+", default=[], metavar="word", help="layout, bits, direction; the rest stays")
     options = parser.parse_args(arguments)
     if not torch.cuda.is_available():
         parser.error("torch sees no GPU: the table is about GPUs")
+    words = {"rows", "columns", "forward", "backward", *map(str, _DTYPES)}
+    if not words.issuperset(options.only):
+        parser.error(f"--only is {options.only}: its words must be among {', '.join(sorted(words))}")
     device = torch.device("cuda", torch.cuda.current_device())
-    rows = [
-        entry
-        for layout in ("rows", "columns") for bits in _DTYPES for direction in ("forward", "backward")
-        for entry in entries(layout, bits, direction, device)
-    ]  # fmt: skip
-    about = json.loads(scan_kernels.TABLE.read_text(encoding="utf-8"))["about"]
-    table = text(torch.cuda.get_device_name(device), about, rows)
+    old = json.loads(scan_kernels.TABLE.read_text(encoding="utf-8"))
+    rows = []
+    for layout, bits, direction in itertools.product(("rows", "columns"), _DTYPES, ("forward", "backward")):
+        if all(word in (layout, str(bits), direction) for word in options.only):
+            print(f"measuring {layout}, {bits} bits, {direction}", flush=True)
+            rows += entries(layout, bits, direction, device)
+        else:
+            key = (layout, bits, direction)
+            rows += [row for row in old["entries"] if (row["layout"], row["bits"], row["direction"]) == key]
+    table = text(torch.cuda.get_device_name(device), old["about"], rows)
     print(table)
     if options.write:
         scan_kernels.TABLE.write_text(table, encoding="utf-8")

@@ -163,3 +163,14 @@ def test_our_side_is_counted_again_without_a_gpu(document):
     compare_tools.refresh_ours(stale, told.append)
     assert stale == {"counters": counters, "rows": rows}
     assert told[0] == "leader_pointer: shared read wavefronts was 8, is 4, ncu 4" and len(told) == 2
+
+
+def test_rows_of_new_files_are_put_among_the_old_ones(document):
+    def rows(name, key, wanted):
+        return [row for row in document[name] if (row[key].split("[")[0] == "leader_pointer") == wanted]
+
+    old = {**document, "rows": rows("rows", "kernel", False), "counters": rows("counters", "id", False)}
+    new = {**document, "rows": rows("rows", "kernel", True), "counters": rows("counters", "id", True)}
+    assert len(new["rows"]) == 1 and compare_tools.joined(old, new) == document
+    with pytest.raises(ValueError, match=r"ncu was '1\.0' and is"):
+        compare_tools.joined({**old, "ncu": "1.0"}, new)

@@ -51,13 +51,13 @@ def test_floors_name_what_binds_on_an_h200():
     assert cost.exponentials == 16 * 2048 * 1536 * 18
     found = ledger.floors(cost, bandwidth=4.284e12, exponentials=132 * 16 * 1.98e9)
     assert max(found, key=found.get) == "exponentials"
-    assert 0.09e-3 <= found["bytes"] <= 0.1e-3 and 0.23e-3 <= found["exponentials"] <= 0.25e-3
+    assert 0.09e-3 <= found["bytes"] <= 0.1e-3 and 0.22e-3 <= found["exponentials"] <= 0.24e-3
 
 
-def test_two_passes_read_and_exponentiate_twice():
+def test_two_passes_exponentiate_all_segments_but_the_last_twice():
     once = ledger.selective_scan(1, 65536, 1536, 16)
     twice = ledger.selective_scan(1, 65536, 1536, 16, segments=16)
-    assert twice.exponentials - once.exponentials == 65536 * 1536 * 17
+    assert twice.exponentials - once.exponentials == 65536 * 15 // 16 * 1536 * 17
     assert twice.saved == once.saved
 
 
@@ -86,9 +86,9 @@ def test_static_shared_memory_is_what_the_compiler_lays_out(name):
 def test_every_number_of_states_fits_into_shared_memory(states, real_bytes, device):
     device = torch.device(device)
     variant = selective_kernels.backward_variant(states, device, real_bytes)
-    chunk = selective_kernels.backward_chunk(variant, real_bytes)
-    assert variant.width >= states
-    assert selective_kernels.backward_shared(variant, chunk, 0, 4, real_bytes, False) <= 227 * 1024
+    parts = selective_kernels.backward_parts(states, variant)
+    assert parts * variant.width >= states
+    assert selective_kernels.backward_shared(variant, parts, 1, 4, real_bytes) <= 227 * 1024
     for busy in (True, False):
         forward = selective_kernels.forward_variant(states, device, real_bytes, busy)
         channels = forward.side_by_side

@@ -1,5 +1,6 @@
 """selective_scan against the sequential loop and its autograd in float64, and against facts that need no oracle."""
 
+import doctest
 import math
 import subprocess
 import sys
@@ -9,7 +10,8 @@ import pytest
 import torch
 from selective_problem import error, gradients, in_float64, leaves, loop, problem
 
-from ssmlab import reference
+import ssmlab
+from ssmlab import reference, selective
 from ssmlab.selective import selective_scan
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
@@ -73,7 +75,7 @@ def test_optional_arguments_on_and_off(without, softplus):
     check_against_the_loop(values, softplus)
 
 
-@pytest.mark.parametrize("states", [1, 3, 8, 15, 17, 31, 33, 64, 96, 128, 256, 257])
+@pytest.mark.parametrize("states", [1, 3, 8, 15, 16, 17, 18, 19, 20, 31, 33, 64, 96, 128, 256, 257])
 def test_any_number_of_states(states):
     values = problem(batch=1, length=5, channels=3, states=states, groups=1)
     y, final = scan(values)
@@ -155,6 +157,27 @@ def test_any_cut_gives_the_same_outputs_and_gradients(lengths):
         assert error(got[name], want[name]) <= 1e-12, name
 
 
+@pytest.mark.parametrize("lengths", [[1, 4999], [16] * 312 + [8], [2047, 1, 2952], [2048, 2952], [4999, 1]], ids=str)
+def test_a_long_row_in_pieces_as_a_server_prefills_it(lengths):
+    values = problem(batch=1, length=5000, channels=2, states=3, groups=1, dtype=torch.float32)
+    weights = weights_of(values)
+
+    def in_pieces(given):
+        state, pieces = given["initial_state"], []
+        moving = {name: given[name].split(lengths, 1) for name in ("u", "delta", "B", "C", "z")}
+        for i in range(len(lengths)):
+            piece = {name: rows[i] for name, rows in moving.items()}
+            y, state = scan(given | piece | {"initial_state": state})
+            pieces.append(y)
+        return torch.cat(pieces, 1), state
+
+    (y, final), (parts, last) = scan(values), in_pieces(values)
+    assert error(parts, y) <= 1e-5 and error(last, final) <= 1e-5
+    got, want = gradients(in_pieces, values, weights), gradients(scan, values, weights)
+    for name in want:
+        assert error(got[name], want[name]) <= 4e-5, name
+
+
 def alone(values, begin, end, state):
     piece = {
         name: value[:1, begin:end] if name in ("u", "delta", "B", "C", "z") and value is not None else value
@@ -216,6 +239,24 @@ def test_junk_in_padding_leaks_nowhere():
     want = gradients(lambda given: scan(given, seq_idx=labels), clean, weights)
     for name in want:
         assert torch.equal(got[name], want[name]), name
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_an_old_state_in_a_slot_that_is_used_again_leaks_nowhere(packed):
+    values = problem(batch=1 if packed else 3, length=30)
+    values["initial_state"] = problem(batch=3)["initial_state"]
+    more = {"cu_seqlens": torch.tensor([0, 9, 20, 30])} if packed else {}
+    known = torch.tensor([True, False, True])
+    cleared = values | {"initial_state": values["initial_state"] * known[:, None, None]}
+    reused = values | {"initial_state": values["initial_state"].masked_fill(~known[:, None, None], math.nan)}
+    weights = torch.randn_like(values["u"]), torch.randn(3, 6, 16, dtype=torch.float64)
+    (y, final), (want_y, want_final) = scan(reused, has_initial_state=known, **more), scan(cleared, **more)
+    assert torch.equal(y, want_y) and torch.equal(final, want_final)
+    got = gradients(lambda given: scan(given, has_initial_state=known, **more), reused, weights)
+    want = gradients(lambda given: scan(given, **more), cleared, weights)
+    assert not got["initial_state"][1].any()
+    want["initial_state"][1] = 0                            # the cleared zeros have a gradient, the old state has none
+    assert all(torch.equal(got[name], want[name]) for name in want)
 
 
 def test_a_sequence_that_is_not_finite_does_not_touch_the_next():
@@ -291,6 +332,14 @@ def test_empty_inputs(batch, length, channels):
         assert torch.equal(gradient, torch.full_like(value, 3.0 if name == "initial_state" else 0.0)), name
 
 
+def test_no_sequences_at_all():
+    values = leaves(problem(batch=1, length=0, groups=1) | {"initial_state": problem(batch=0)["initial_state"]})
+    y, final = scan(values, cu_seqlens=torch.tensor([0]))
+    assert y.shape == (1, 0, 6) and final.shape == (0, 6, 16)
+    for gradient in torch.autograd.grad(y.sum() + final.sum(), list(values.values())):
+        assert not gradient.any()
+
+
 def test_gradcheck():
     values = leaves(problem(batch=1, length=4, channels=2, states=3, groups=1))
     names = list(values)
@@ -359,6 +408,10 @@ def test_rows_behind_two_to_the_31_elements_are_found():
     y, final = scan(values | {"u": u})
     wanted_y, wanted_final = scan(values)
     assert torch.equal(y, wanted_y) and torch.equal(final, wanted_final)
+    (du,) = torch.autograd.grad(scan(values | {"u": u.requires_grad_()})[0].sum(), [u])
+    near = values["u"].requires_grad_()
+    (wanted_du,) = torch.autograd.grad(scan(values | {"u": near})[0].sum(), [near])
+    assert torch.equal(du, wanted_du)
 
 
 def test_strides_of_axes_of_length_one_do_not_matter():
@@ -382,10 +435,23 @@ def test_softplus_of_raw_steps(dtype, limit):
     assert abs(float(selective_scan(**biased, delta_softplus=True)) - 1.3132617) <= 1e-6
 
 
-def test_a_state_in_bfloat16_would_stick_and_ours_does_not():
-    values = one_channel(u=[1.0] * 1000, delta=[1.0] * 1000, A=math.log(0.999), B=0.001, dtype=torch.bfloat16)
+@pytest.mark.parametrize("dtype, limit", [(torch.float32, 1e-6), (torch.float64, 1e-15)])
+def test_the_slope_of_softplus_is_sigmoid_also_around_20(dtype, limit):
+    raw = [-100.0, -20.0, -5.0, 0.0, 3.0, 19.999, 20.0, 20.001, 100.0]
+    values = leaves(one_channel(u=[1.0] * 9, delta=raw, A=-1e9, dtype=dtype))          # y = softplus(delta)
+    (slope,) = torch.autograd.grad(selective_scan(**values, delta_softplus=True).sum(), values["delta"])
+    raw = torch.tensor(raw, dtype=torch.float64)
+    want = torch.where(raw > 20, 1.0, torch.sigmoid(raw))   # above 20 softplus is the identity: 2e-9 of a step
+    steady = raw > -20                                      # below, exp(delta A) is not 0
+    assert ((slope.flatten().double() - want).abs()[steady] <= 10 * limit).all()
+    assert (slope >= 0).all() and (slope <= 1).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_a_state_in_bfloat16_would_stick_and_ours_does_not(dtype):
+    values = one_channel(u=[1.0] * 1000, delta=[1.0] * 1000, A=math.log(0.999), B=0.001, dtype=dtype)
     _, final = selective_scan(**values, return_final_state=True)
-    increment = float(torch.tensor(0.001, dtype=torch.bfloat16))
+    increment = float(torch.tensor(0.001, dtype=dtype))
     assert final.dtype == torch.float32
     assert abs(float(final) - increment / 0.001 * (1 - 0.999**1000)) <= 1e-5
 
@@ -421,7 +487,16 @@ def test_a_shorter_prompt_keeps_the_state_of_its_last_real_token():
         ({"u": 3}, TypeError, "u is int: it must be a torch tensor"),
         ({"u": torch.zeros(2, 3, dtype=torch.int32)}, TypeError, "u has dtype torch.int32"),
         ({"delta": torch.zeros(2, 3, 5)}, ValueError, r"delta has shape \(2, 3, 5\), u has \(2, 37, 6\)"),
-        ({"A": torch.zeros(6, 16, dtype=torch.complex64)}, TypeError, "complex weights are not supported"),
+        ({"A": torch.zeros(6, 16, dtype=torch.complex64)}, TypeError, "A has dtype torch.complex64: complex weights"),
+        ({"D": torch.zeros(6, dtype=torch.complex64)}, TypeError, "D has dtype torch.complex64: complex weights"),
+        ({"B": torch.zeros(2, 37, 2, 16, dtype=torch.complex64)}, TypeError, "B has dtype torch.complex64"),
+        ({"C": torch.zeros(2, 37, 2, 16, dtype=torch.int64)}, TypeError, "C has dtype torch.int64"),
+        ({"z": torch.zeros(2, 37, 6, dtype=torch.complex64)}, TypeError, "z has dtype torch.complex64"),
+        ({"delta_bias": torch.zeros(6, 1)}, ValueError, r"delta_bias has shape \(6, 1\)"),
+        ({"has_initial_state": torch.ones(3, dtype=torch.bool)}, ValueError, r"has_initial_state has shape \(3,\)"),
+        ({"has_initial_state": torch.ones(2)}, TypeError, "has_initial_state must be a torch tensor of bool"),
+        ({"has_initial_state": torch.ones(2) > 0, "initial_state": None}, ValueError, "and initial_state is not"),
+        ({"chunk": True}, ValueError, "chunk is True"),
         ({"A": torch.zeros(6, 513)}, ValueError, "A has 513 states: 1 to 512 are supported"),
         ({"A": torch.zeros(5, 16)}, ValueError, r"A has shape \(5, 16\)"),
         ({"B": torch.zeros(2, 37, 4, 16)}, ValueError, "B has 4 groups: they must divide the 6 channels"),
@@ -458,6 +533,20 @@ def test_running_the_defining_cell_twice_works():
         "assert module.selective_scan(one, one, torch.zeros(1, 1), one, one).flatten().tolist() == [1, 2, 3]\n"
     )
     subprocess.run([sys.executable, "-c", text], check=True)
+
+
+def test_examples_in_docstrings_hold():
+    assert doctest.testmod(selective).failed == 0
+
+
+def test_explanations_name_what_is_kept_and_refuse_what_the_op_refuses():
+    values = problem(dtype=torch.bfloat16)
+    told = ssmlab.explain_selective_scan(**values, delta_softplus=True, save="boundaries-bf16")
+    assert told.startswith("forward: rows whole, ") and told.endswith("kept: a state every 32 steps in bfloat16")
+    assert ssmlab.explain_selective_scan(**values, save="all").endswith("kept: a state every step")
+    assert "empty" in ssmlab.explain_selective_scan(**problem(length=0))
+    with pytest.raises(ValueError, match="chunk is 48"):
+        ssmlab.explain_selective_scan(**values, chunk=48)
 
 
 def test_mixed_dtypes_are_brought_to_the_widest():

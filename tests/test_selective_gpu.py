@@ -1,11 +1,14 @@
 """The selective scan on a GPU: every path of the kernels against float64 on the CPU, streams, graphs, bits, memory."""
 
+import re
+import threading
+
 import pytest
 import torch
 from selective_problem import error, gradients, in_float64, loop, problem
 
-from ssmlab import ledger
-from ssmlab.selective import selective_scan, selective_state_update
+from ssmlab import ledger, replay
+from ssmlab.selective import explain_selective_scan, selective_scan, selective_state_update
 
 pytestmark = pytest.mark.gpu
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
@@ -111,6 +114,58 @@ def test_the_same_bits_in_twenty_runs_and_for_a_row_alone():
         assert torch.equal(alone[name], first[name][5:6]), name
 
 
+@pytest.mark.parametrize("length", [33, 3000])              # in one piece, and cut into segments
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_calls_are_repeated_and_give_the_same_bits(dtype, length, monkeypatch):
+    monkeypatch.setattr(replay, "_plans", {})
+    weights = torch.randn(2, length, 64, device="cuda"), torch.randn(2, 64, 16, device="cuda")
+    found = []
+    for seed in (0, 1, 2, 0, 1, 2):
+        values = on_gpu(problem(length=length, channels=64, dtype=dtype, seed=seed))
+        pool = values["initial_state"].clone()
+        with torch.no_grad():
+            y, final = scan(values)
+            token = selective_state_update(
+                pool, values["u"][:, 0], values["delta"][:, 0], values["A"], values["B"][:, 0], values["C"][:, 0],
+                values["D"], values["z"][:, 0], values["delta_bias"], True,
+            )  # fmt: skip
+        found.append([y, final, token, pool, *gradients(scan, values, weights).values()])
+    plans = {key[0].__name__: plan for key, plan in replay._plans.items()}
+    assert all(isinstance(plan, replay.Plan) for plan in plans.values()) and len(plans) == 3
+    for first, again in zip(found[:3], found[3:], strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+
+
+def test_two_threads_repeat_one_plan_on_streams_of_their_own():
+    inputs = [on_gpu(problem(length=300, channels=64, dtype=torch.float32, seed=seed)) for seed in (0, 1)]
+    want = [scan(values)[0] for values in inputs]
+    torch.cuda.synchronize()
+    wrong = []
+
+    def work(values, wanted):
+        with torch.cuda.stream(torch.cuda.Stream()), torch.no_grad():
+            for _ in range(200):
+                if not torch.equal(scan(values)[0], wanted):
+                    wrong.append(1)
+
+    threads = [threading.Thread(target=work, args=pair) for pair in zip(inputs, want, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_with_a_chunk_a_row_is_cut_as_it_would_be_alone():
+    told = {}
+    for batch in (1, 64):
+        values = on_gpu(problem(batch=batch, length=4096, channels=64, groups=1, dtype=torch.bfloat16))
+        for chunk in (None, 64):
+            sentence = explain_selective_scan(**values, chunk=chunk)
+            told[batch, chunk] = re.findall(r"rows in \d+ segments of \d+ steps|rows whole", sentence)
+    assert told[1, 64] == told[64, 64] != told[64, None] and "segments" in told[1, None][0]
+
+
 def test_a_side_stream_is_used():
     values = on_gpu(problem(length=300, channels=64, dtype=torch.float32))
     want = scan(values)[0]
@@ -127,7 +182,9 @@ def test_a_side_stream_is_used():
         assert torch.equal(y, want)
 
 
-def test_a_cuda_graph_replays_forward_backward_and_token():
+@pytest.mark.parametrize("calls", [1, 2, 3])                # before the capture: it is written out, watched, repeated
+def test_a_cuda_graph_replays_forward_backward_and_token(calls, monkeypatch):
+    monkeypatch.setattr(replay, "_plans", {})
     values = on_gpu(problem(length=256, channels=64, dtype=torch.float32))
     inputs = {name: value.clone().requires_grad_() for name, value in values.items()}
     state = values["initial_state"].clone()
@@ -144,7 +201,8 @@ def test_a_cuda_graph_replays_forward_backward_and_token():
 
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
-        work()
+        for _ in range(calls):
+            work()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -183,6 +241,29 @@ def test_one_token(batch, channels, state_type, states):
     )  # fmt: skip
     assert error(y.cpu(), wanted_y[:, 0]) <= TOLERANCE[torch.bfloat16]
     assert error(pool.cpu(), wanted) <= (1e-5 if state_type == torch.float32 else 1e-2)
+
+
+@pytest.mark.parametrize("index_type", [torch.int32, torch.int64])
+def test_slots_padding_and_slots_that_are_used_again(index_type):
+    values = problem(batch=4, length=1, channels=36, dtype=torch.bfloat16)
+    known = torch.tensor([True, False, True, True])
+    indices = torch.tensor([3, 5, -1, 0], dtype=index_type)
+    pool = torch.full((6, 36, 16), float("nan"), device="cuda")
+    for row in (0, 3):
+        pool[int(indices[row])] = values["initial_state"][row].cuda()
+    before = pool.clone()
+    values["initial_state"] = values["initial_state"] * known[:, None, None]
+    wanted_y, wanted = loop(in_float64(values))
+    moved = on_gpu(values)
+    y = selective_state_update(
+        pool, moved["u"][:, 0], moved["delta"][:, 0], moved["A"], moved["B"][:, 0], moved["C"][:, 0], moved["D"],
+        moved["z"][:, 0], moved["delta_bias"], True, state_indices=indices.cuda(), has_initial_state=known.cuda(),
+    )  # fmt: skip
+    rows = [0, 1, 3]
+    assert not y[2].any()
+    assert error(y[rows].cpu(), wanted_y[rows, 0]) <= TOLERANCE[torch.bfloat16]
+    assert error(pool[[3, 5, 0]].cpu(), wanted[rows]) <= 1e-5
+    assert torch.equal(pool[[1, 2, 4]].view(torch.int32), before[[1, 2, 4]].view(torch.int32))
 
 
 def test_a_compiled_function_is_the_same():

@@ -5,6 +5,7 @@ move the brackets.
 
     Monoid(name, combine, identity)   combine(first, second) does `first`, then `second`; identity None: a semigroup
     SUM, AFFINE, MAX_PLUS, MATRIX_2X2, CONCAT, matrix(k), matrix_affine(k), segmented(monoid)      monoids
+    LOG_AFFINE, SCALED_AFFINE         AFFINE with decays as logarithms, or with numbers that never vanish: `scaled`
     companion(coefficients, inputs)   a recurrence of order k as items of matrix_affine(k)
     serial, hillis_steele, blelloch   (monoid, items, *, exclusive=False, reverse=False, record=False) -> ScanResult
     chunked                           the same, and chunk=steps
@@ -24,11 +25,13 @@ array([1. , 0.5, 0.9, 3.8])
 ['', 'a', 'ab', 'abc']
 """
 from .algebra import Monoid
+from .ranges import LOG_AFFINE, SCALED_AFFINE, log2_of, scaled, unscaled
 from .record import Combine, Copy, ScanResult, SetIdentity, replay
 from .scans import blelloch, chunked, hillis_steele, serial
 from .supplied import AFFINE, CONCAT, MATRIX_2X2, MAX_PLUS, SUM, companion, matrix, matrix_affine, segmented
 
 __all__ = [
-    "AFFINE", "CONCAT", "MATRIX_2X2", "MAX_PLUS", "SUM", "Combine", "Copy", "Monoid", "ScanResult", "SetIdentity",
-    "blelloch", "chunked", "companion", "hillis_steele", "matrix", "matrix_affine", "replay", "segmented", "serial",
+    "AFFINE", "CONCAT", "LOG_AFFINE", "MATRIX_2X2", "MAX_PLUS", "SCALED_AFFINE", "SUM", "Combine", "Copy", "Monoid",
+    "ScanResult", "SetIdentity", "blelloch", "chunked", "companion", "hillis_steele", "log2_of", "matrix",
+    "matrix_affine", "replay", "scaled", "segmented", "serial", "unscaled",
 ]

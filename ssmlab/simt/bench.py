@@ -77,13 +77,23 @@ def scan_arguments(tile):
     return (shape[0],), (tile,), [a, b, np.zeros_like(a), np.int32(tile)]
 
 
-def checked_scan(text, tile):
-    """Compile and check one scan; returns its report."""
+def scan_call(text, tile):
+    """What `check` takes to scan ELEMENTS random steps."""
     kernel = RawKernel(text, "block_scan_v2", options=(f"-DTILE={tile}",), filename=KERNEL)
-    report = check(kernel, *scan_arguments(tile))
+    return kernel, *scan_arguments(tile)
+
+
+def checked(call):
+    """The report of a launch, which must have no finding."""
+    report = check(*call)
     if not report.ok:
         raise RuntimeError(str(report))
     return report
+
+
+def checked_scan(text, tile):
+    """Compile and check one scan; returns its report."""
+    return checked(scan_call(text, tile))
 
 
 def edit_to_result(turns=3):
@@ -114,17 +124,17 @@ def first_kernel(compiler, turns=2):
 
 def checked_access(tile, turns=3):
     """[ns] for each access of a scan of pairs (8 bytes an access) that is compiled already."""
-    text = kernels.source(KERNEL)
-    accesses = checked_scan(text, tile).accesses
-    return seconds(lambda: checked_scan(text, tile), turns, time.process_time) / accesses * 1e9
+    call = scan_call(kernels.source(KERNEL), tile)
+    accesses = checked(call).accesses
+    return seconds(lambda: checked(call), turns, time.process_time) / accesses * 1e9
 
 
 def checked_float_access(threads, turns=3):
     """[ns] for each access of the same kernel that native_barrier runs (4 bytes an access), in many blocks."""
     kernel = RawKernel(ROUNDS, "rounds")
     call = [kernel, (ELEMENTS // threads,), (threads,), [np.zeros(ELEMENTS, np.float32), np.int32(8)]]
-    accesses = check(*call).accesses
-    return seconds(lambda: check(*call), turns, time.process_time) / accesses * 1e9
+    accesses = checked(call).accesses
+    return seconds(lambda: checked(call), turns, time.process_time) / accesses * 1e9
 
 
 def native_barrier(threads, turns=5):
@@ -197,9 +207,10 @@ def main():
             os.environ["CXX"] = command
             versions[name] = toolchain.find().version.split(" | ")[0]
         document = {
-            "processor": processor(), "cores": os.cpu_count(), "system": platform.platform(),
+            "device": processor(), "cores": os.cpu_count(), "system": platform.platform(),
             "python": platform.python_version(), "date": datetime.date.today().isoformat(),
-            "command": "python -m ssmlab.simt.bench --json FILE", "elements": ELEMENTS, "kernel": KERNEL,
+            "command": "python -m ssmlab.simt.bench --json notebooks/results/simt_cpu.json",
+            "elements": ELEMENTS, "kernel": KERNEL,
             "compilers": versions, "units": {column: unit for column, (unit, _) in BARS.items()},
             "bars": {column: limit for column, (_, limit) in BARS.items()}, "rows": rows,
         }

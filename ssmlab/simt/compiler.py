@@ -60,7 +60,7 @@ class Library:
         return replace(info, parameters=parameters, launch_bounds=bounds)
 
     def kernel(self, name: str) -> KernelInfo:
-        return find_kernel(self.kernels, name, self.translation.filename)
+        return find_kernel(self.kernels, name, self.translation.original)
 
     def thunk(self, name: str) -> int:
         return ctypes.cast(getattr(self.cdll, self.kernel(name).thunk), ctypes.c_void_p).value
@@ -104,7 +104,7 @@ def build(translation: Translation, mode: str = "checked") -> Library:
     host = translation.host
     flags = [
         *compiler.flags(mode),
-        *(["-fsanitize-coverage=trace-pc"] if mode == "native" and _may_wait(translation) else []),
+        *([compiler.coverage_flag()] if mode == "native" and _may_wait(translation) else []),
         f"-std={host.standard}",
         f"-ffp-contract={'fast' if host.contract else 'off'}",
         f"-DSIMT_CHECKED={int(mode == 'checked')}",

@@ -28,7 +28,7 @@ from .results import Names, index_of, printed, read_report
 from .wording import WORDING, Facts
 
 ORDERS = ("forward", "reverse", "random")
-WATCHDOG = 20_000_000  # basic blocks that one thread may run in checked mode: half a second or so
+WATCHDOG = 20_000_000  # basic blocks of one thread, or turns of a block, in checked mode: up to a few seconds
 MOST_RESIDENT_THREADS = 65_536
 GUARD = 65_536  # [B] on both sides of each array: an access there is out of bounds, one farther away is wild
 ARENA = 384 * 1024  # [B] of one block's shared memory with gaps; 227 KiB can be used
@@ -63,7 +63,8 @@ def run(
 
     lane_order, block_order   "forward" | "reverse" | "random" (by `seed`); checked mode: verdicts do not depend on them
     resident                  blocks alive at once, at most 65,536 threads together; cooperative: all of them
-    watchdog                  basic blocks that one thread may run in checked mode; 0: no limit
+    watchdog                  checked mode: basic blocks that one thread may run, and barriers and warp-wide operations
+                              that the threads of a block may come to together; 0: no limit
     workers                   native: OS threads; None: one for each CPU of this process
 
     Raises ValueError for a schedule that cannot be, KernelError if an assert fails in native mode.

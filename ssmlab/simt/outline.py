@@ -25,19 +25,25 @@ class UnknownKernel(KeyError):
         return self.args[0]
 
 
-def unknown_kernel(name: str, filename: str, kernels) -> UnknownKernel:
+def unknown_kernel(name: str, text: Text, kernels) -> UnknownKernel:
     names = ", ".join(sorted(kernels)) or "none"
-    return UnknownKernel(f"{filename} has no kernel {name!r}; its kernels: {names}")
+    message = f"{text.filename} has no kernel {name!r}; its kernels: {names}"
+    for token, after in zip(text.tokens, text.tokens[1:], strict=False):
+        if token.text == name and after.text == "(":
+            filename, line, _ = text.position(token.start)
+            message += f" ({filename}:{line} has a {name!r} that is not __global__, or not where a kernel can stand)"
+            break
+    return UnknownKernel(message)
 
 
-def find_kernel(kernels: dict[str, KernelInfo], name: str, filename: str) -> KernelInfo:
+def find_kernel(kernels: dict[str, KernelInfo], name: str, text: Text) -> KernelInfo:
     """The kernel of a name or a name expression, spaces ignored. Raises UnknownKernel."""
     if name in kernels:
         return kernels[name]
     for known, info in kernels.items():
         if squeeze(known) == squeeze(name):
             return info
-    raise unknown_kernel(name, filename, kernels)
+    raise unknown_kernel(name, text, kernels)
 
 
 def squeeze(name: str) -> str:
@@ -121,7 +127,7 @@ class Outline(Nesting):
 
     def kernel(self, name: str) -> KernelInfo:
         """The kernel of a name or a name expression, spaces ignored. Raises UnknownKernel."""
-        return find_kernel(self.kernels, name, self.text.filename)
+        return find_kernel(self.kernels, name, self.text)
 
     # ---- scopes and statements
 
@@ -359,7 +365,7 @@ class Outline(Nesting):
         if self.problems or (not named and any("__global__" in directive.text for directive in self.directives)):
             return None
         known = [item.path + item.name + ("<...>" if item.template is not None else "") for item in self.definitions]
-        raise unknown_kernel(expression, self.text.filename, known)
+        raise unknown_kernel(expression, self.text, known)
 
     def _info(self, name: str, number: int, definition: Definition | None) -> KernelInfo:
         thunk, signature = f"simt_thunk_{number}", f"simt_signature_{number}"

@@ -69,7 +69,7 @@ class Translation:
 
     def kernel(self, name: str) -> KernelInfo:
         """The kernel of a name or a name expression, spaces ignored. Raises UnknownKernel."""
-        return find_kernel(self.kernels, name, self.filename)
+        return find_kernel(self.kernels, name, self.original)
 
     def original_place(self, filename: str, line: int, byte_column: int) -> tuple[int, int] | None:
         """(line, column) in the learner's text for a place that a compiler names; None for a place outside that text.

@@ -247,9 +247,18 @@ def _wild_access(f: Facts) -> tuple[str, str]:
     )
 
 
+_ENDLESS_TURNS = 2  # watchdog.h
+
+
 def _endless_loop(f: Facts) -> tuple[str, str]:
+    what = f"thread {f.thread} of block {f.block} has passed {f.extra[0]} basic blocks and is still in the loop"
+    if f.variant == _ENDLESS_TURNS:
+        what = (
+            f"the threads of block {f.block} have taken {f.extra[0]} turns together (at barriers, in shuffles, in long "
+            f"runs of accesses), and thread {f.thread} is still in the loop"
+        )
     return (
-        f"thread {f.thread} of block {f.block} has passed {f.extra[0]} basic blocks and is still in the loop",
+        what,
         "is the condition ever false? A loop that waits for another thread must read its flag as volatile or by an "
         "atomic. (A longer loop may have its time: watchdog=)",
     )

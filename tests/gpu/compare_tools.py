@@ -1,6 +1,7 @@
 """Every right kernel and every mutant under NVIDIA's tools and under ours, side by side.
 
     python tests/gpu/compare_tools.py              on a GPU machine, about 3 minutes; writes the JSON and the table
+    python tests/gpu/compare_tools.py --missing    the same for files that the JSON does not know yet; keeps the others
     python tests/gpu/compare_tools.py --dry-run    lists what would be started
     python tests/gpu/compare_tools.py --ours       counts our side of the JSON again, on any machine, and the table
     python tests/gpu/compare_tools.py --render     writes the table of kernels_cu/README.md from the JSON again
@@ -77,19 +78,22 @@ LAST_ROUND = ("in the last round nobody needs the decay: nvcc reads 4 of the pai
               "trips, but half of them count as conflicts")
 BOTH_BRANCHES = "`part[t]` stands in both branches of `?:`, and nvcc reads it once for all lanes"
 FOUR_AT_ONCE = "nvcc reads four neighbours of `part` as one 16-byte word"
+POLLS = "a waiting block polls the flag more than once"
 COUNTED_ELSE = {
     "block_scan_v1_one_buffer": LAST_ROUND,
     "block_scan_v2_double_buffer": LAST_ROUND,
     "block_scan_v4_tree": "nvcc reads both children of the lowest level as one 8-byte word, 128 and 256 trips fewer; "
                           "8 and 11 trips come back that no access in the code accounts for: two blocks with the same "
                           "accesses count 1437 and 1438",
-    "chained_scan": "a waiting block polls the flag more than once",
+    "chained_scan": POLLS,
     "chunk_carry": "nvcc reads `.x` and `.y` of a total as one 8-byte word",
     "dynamic_shared": "`x[i]` stands twice in the text, and nvcc reads it once",
     "grid_total": FOUR_AT_ONCE + "; `grid.sync()` polls a word of its own in global memory",
     "group_sum": FOUR_AT_ONCE,
     "guarded_work": BOTH_BRANCHES,
     "half_warp_exchange": "nvcc reads `x[t]` in front of the branch and writes `y[t]` behind it, once for both halves",
+    "look_back_pairs": POLLS,
+    "look_back_volatile": POLLS,
     "return_behind_barrier": BOTH_BRANCHES,
 }
 
@@ -331,7 +335,10 @@ def measure(arguments):
     for program in ("compute-sanitizer", "ncu"):
         if shutil.which(program) is None:
             raise SystemExit(f"{program} is not on PATH: it comes with the CUDA toolkit")
-    chosen = [(path, kinds) for path, kinds in launchable() if re.search(arguments.only, path.stem)]
+    before = json.loads(arguments.out.read_text(encoding="utf-8")) if arguments.missing else {"rows": []}
+    known = {row["kernel"] for row in before["rows"]}
+    chosen = [(path, kinds) for path, kinds in launchable()
+              if re.search(arguments.only, path.stem) and path.stem not in known]
     if arguments.raw:
         arguments.raw.mkdir(parents=True, exist_ok=True)
     text = subprocess.run(["compute-sanitizer", "--help"], capture_output=True, text=True, timeout=60, check=True)
@@ -370,8 +377,21 @@ def measure(arguments):
         "rows": rows,
         "counters": counters,
     }
+    if arguments.missing:
+        document = joined(before, document)
     arguments.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     say(f"wrote {arguments.out}")
+
+
+def joined(before, fresh):
+    """The rows of both, in the order of `launchable`. Raises ValueError if another device or tool counted the first."""
+    for key in ("device", "driver", "nvrtc", "compute_sanitizer", "ncu", "initcheck_shared"):
+        if before[key] != fresh[key]:
+            raise ValueError(f"{key} was {before[key]!r} and is {fresh[key]!r} now: count all files again")
+    order = [path.stem for path, _ in launchable()]
+    return {**fresh, "rows": sorted(before["rows"] + fresh["rows"], key=lambda row: order.index(row["kernel"])),
+            "counters": sorted(before["counters"] + fresh["counters"],
+                               key=lambda row: order.index(row["id"].split("[")[0]))}
 
 
 def reason(row):
@@ -507,6 +527,7 @@ def main():
     parser.add_argument("--raw", type=Path, help="a folder for the tools' own output")
     parser.add_argument("--workers", type=int, default=min(14, os.cpu_count() or 1), help="processes beside each other")
     parser.add_argument("--only", default="", help="a regular expression that file names must match")
+    parser.add_argument("--missing", action="store_true", help="only files without a row in the JSON")
     parser.add_argument("--dry-run", action="store_true", help="list the commands")
     parser.add_argument("--ours", action="store_true", help="only our side of the JSON again; needs no GPU")
     parser.add_argument("--render", action="store_true", help="only write the table again")

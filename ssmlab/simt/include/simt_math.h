@@ -7,13 +7,6 @@
 // also flushes float subnormals to zero (-ftz=true); a CPU keeps them.
 #pragma once
 
-// No access to the learner's memory happens in a function marked so: the checker's hooks would only cost time there.
-#if defined(__clang__)
-#define SIMT_UNSEEN __attribute__((disable_sanitizer_instrumentation)) inline
-#else
-#define SIMT_UNSEEN __attribute__((no_sanitize("thread"))) inline
-#endif
-
 #if !defined(__clang__)
 #define __builtin_assume(condition) ((void)0)      // NVRTC and Clang have it; a hint, so nothing is lost
 #endif

@@ -1,9 +1,9 @@
 // simt_vectors.h -- CUDA's built-in vector types: char1 ... double4, make_char1 ... make_double4, dim3.
 //
 // Sizes and alignments are CUDA's. In checked mode so is the number of accesses that a copy makes, because they are
-// counted: a vector of 2 or 4 components is copied through one compiler vector of the same size (8 bytes: one 8-byte
-// access; 16 bytes: one 16-byte access, the widest a GPU thread has; 32 bytes: two of them), a vector of 1 or 3
-// components one component at a time. A plain struct would be copied in whatever pieces the compiler likes: two 8-byte
+// counted: a vector of 2 or 4 components is copied by the runtime, as one word (8 bytes: one 8-byte access; 16 bytes: one
+// 16-byte access, the widest a GPU thread has; 32 bytes: two of them), a vector of 1 or 3 components one component at a
+// time. A plain struct would be copied in whatever pieces the compiler likes: two 8-byte
 // accesses, a memcpy, or a range. In native mode g++ gets plain structs, which it makes up to 8 times faster; Clang is
 // faster with its vectors.
 //
@@ -12,22 +12,46 @@
 #pragma once
 
 // ---- copies of vectors of 2 and 4 components
-#if SIMT_CHECKED || defined(__clang__)
-#define SIMT_COPY(NAME, ELEMENT, COUNT)                                                               \
-    typedef ELEMENT simt_word __attribute__((vector_size(COUNT * sizeof(ELEMENT)), may_alias));       \
-    NAME(const NAME& from) { *(simt_word*)this = *(const simt_word*)&from; }                          \
-    NAME& operator=(const NAME& from) {                                                               \
-        *(simt_word*)this = *(const simt_word*)&from;                                                 \
-        return *this;                                                                                 \
+#if SIMT_CHECKED
+// One word of a copy, on behalf of the code that called the copy function.
+#define SIMT_COPY_WORD(ELEMENT, COUNT, TO, FROM)                                               \
+    if (COUNT * sizeof(ELEMENT) == 2) simt_copy_2(TO, FROM, __builtin_return_address(0));      \
+    else if (COUNT * sizeof(ELEMENT) == 4) simt_copy_4(TO, FROM, __builtin_return_address(0)); \
+    else if (COUNT * sizeof(ELEMENT) == 8) simt_copy_8(TO, FROM, __builtin_return_address(0)); \
+    else if (COUNT == 2) simt_copy_2_of_8(TO, FROM, __builtin_return_address(0));              \
+    else simt_copy_16(TO, FROM, __builtin_return_address(0))
+#define SIMT_COPY(NAME, ELEMENT, COUNT)                                                 \
+    SIMT_UNSEEN NAME(const NAME& from) { SIMT_COPY_WORD(ELEMENT, COUNT, this, &from); } \
+    SIMT_UNSEEN NAME& operator=(const NAME& from) {                                     \
+        SIMT_COPY_WORD(ELEMENT, COUNT, this, &from);                                    \
+        return *this;                                                                   \
     }
 // Four components of 8 bytes: two words of 16.
-#define SIMT_COPY_WIDE(NAME, ELEMENT, COUNT)                                                          \
-    typedef ELEMENT simt_word __attribute__((vector_size(2 * sizeof(ELEMENT)), may_alias));           \
-    NAME(const NAME& from) { *this = from; }                                                          \
-    NAME& operator=(const NAME& from) {                                                               \
-        ((simt_word*)this)[0] = ((const simt_word*)&from)[0];                                         \
-        ((simt_word*)this)[1] = ((const simt_word*)&from)[1];                                         \
-        return *this;                                                                                 \
+#define SIMT_COPY_WIDE(NAME, ELEMENT, COUNT)        \
+    SIMT_UNSEEN NAME(const NAME& from) {            \
+        SIMT_COPY_WORD(ELEMENT, 2, &x, &from.x);    \
+        SIMT_COPY_WORD(ELEMENT, 2, &z, &from.z);    \
+    }                                               \
+    SIMT_UNSEEN NAME& operator=(const NAME& from) { \
+        SIMT_COPY_WORD(ELEMENT, 2, &x, &from.x);    \
+        SIMT_COPY_WORD(ELEMENT, 2, &z, &from.z);    \
+        return *this;                               \
+    }
+#elif defined(__clang__)
+#define SIMT_COPY(NAME, ELEMENT, COUNT)                                                                 \
+    typedef ELEMENT simt_word __attribute__((__vector_size__(COUNT * sizeof(ELEMENT)), __may_alias__)); \
+    NAME(const NAME& from) { *(simt_word*)this = *(const simt_word*)&from; }                            \
+    NAME& operator=(const NAME& from) {                                                                 \
+        *(simt_word*)this = *(const simt_word*)&from;                                                   \
+        return *this;                                                                                   \
+    }
+#define SIMT_COPY_WIDE(NAME, ELEMENT, COUNT)                                                        \
+    typedef ELEMENT simt_word __attribute__((__vector_size__(2 * sizeof(ELEMENT)), __may_alias__)); \
+    NAME(const NAME& from) { *this = from; }                                                        \
+    NAME& operator=(const NAME& from) {                                                             \
+        ((simt_word*)this)[0] = ((const simt_word*)&from)[0];                                       \
+        ((simt_word*)this)[1] = ((const simt_word*)&from)[1];                                       \
+        return *this;                                                                               \
     }
 #else
 #define SIMT_COPY(NAME, ELEMENT, COUNT)
@@ -39,36 +63,36 @@
     struct NAME {                                                                                     \
         ELEMENT x;                                                                                    \
         NAME() = default;                                                                             \
-        constexpr NAME(ELEMENT a) : x(a) {}                                                           \
+        SIMT_UNSEEN constexpr NAME(ELEMENT a) : x(a) {}                                                           \
         constexpr NAME(const NAME& from) : x(from.x) {}                                               \
         NAME& operator=(const NAME& from) { x = from.x; return *this; }                               \
     };                                                                                                \
-    inline constexpr NAME make_##NAME(ELEMENT x) { return NAME(x); }
+    SIMT_UNSEEN constexpr NAME make_##NAME(ELEMENT x) { return NAME(x); }
 #define SIMT_VECTOR2(NAME, ELEMENT)                                                                   \
     struct alignas(2 * sizeof(ELEMENT)) NAME {                                                        \
         ELEMENT x, y;                                                                                 \
         NAME() = default;                                                                             \
-        constexpr NAME(ELEMENT a, ELEMENT b = {}) : x(a), y(b) {}                                     \
+        SIMT_UNSEEN constexpr NAME(ELEMENT a, ELEMENT b = {}) : x(a), y(b) {}                                     \
         SIMT_COPY(NAME, ELEMENT, 2)                                                                   \
     };                                                                                                \
-    inline constexpr NAME make_##NAME(ELEMENT x, ELEMENT y) { return NAME(x, y); }
+    SIMT_UNSEEN constexpr NAME make_##NAME(ELEMENT x, ELEMENT y) { return NAME(x, y); }
 #define SIMT_VECTOR3(NAME, ELEMENT)                                                                   \
     struct NAME {                                                                                     \
         ELEMENT x, y, z;                                                                              \
         NAME() = default;                                                                             \
-        constexpr NAME(ELEMENT a, ELEMENT b = {}, ELEMENT c = {}) : x(a), y(b), z(c) {}               \
+        SIMT_UNSEEN constexpr NAME(ELEMENT a, ELEMENT b = {}, ELEMENT c = {}) : x(a), y(b), z(c) {}               \
         constexpr NAME(const NAME& from) : x(from.x), y(from.y), z(from.z) {}                         \
         NAME& operator=(const NAME& from) { x = from.x; y = from.y; z = from.z; return *this; }       \
     };                                                                                                \
-    inline constexpr NAME make_##NAME(ELEMENT x, ELEMENT y, ELEMENT z) { return NAME(x, y, z); }
+    SIMT_UNSEEN constexpr NAME make_##NAME(ELEMENT x, ELEMENT y, ELEMENT z) { return NAME(x, y, z); }
 #define SIMT_VECTOR4_OF(NAME, ELEMENT, ALIGNMENT, COPY)                                                       \
     struct alignas(ALIGNMENT) NAME {                                                                          \
         ELEMENT x, y, z, w;                                                                                   \
         NAME() = default;                                                                                     \
-        constexpr NAME(ELEMENT a, ELEMENT b = {}, ELEMENT c = {}, ELEMENT d = {}) : x(a), y(b), z(c), w(d) {} \
+        SIMT_UNSEEN constexpr NAME(ELEMENT a, ELEMENT b = {}, ELEMENT c = {}, ELEMENT d = {}) : x(a), y(b), z(c), w(d) {} \
         COPY(NAME, ELEMENT, 4)                                                                                \
     };                                                                                                        \
-    inline constexpr NAME make_##NAME(ELEMENT x, ELEMENT y, ELEMENT z, ELEMENT w) { return NAME(x, y, z, w); }
+    SIMT_UNSEEN constexpr NAME make_##NAME(ELEMENT x, ELEMENT y, ELEMENT z, ELEMENT w) { return NAME(x, y, z, w); }
 #define SIMT_VECTOR4(NAME, ELEMENT) SIMT_VECTOR4_OF(NAME, ELEMENT, 4 * sizeof(ELEMENT), SIMT_COPY)
 #define SIMT_VECTOR4_WIDE(NAME, ELEMENT) SIMT_VECTOR4_OF(NAME, ELEMENT, 16, SIMT_COPY_WIDE)
 
@@ -100,7 +124,7 @@ SIMT_VECTORS(ulong, unsigned long)
 // The type of gridDim and blockDim: what is not given is 1.
 struct dim3 {
     unsigned int x, y, z;
-    constexpr dim3(unsigned int a = 1, unsigned int b = 1, unsigned int c = 1) : x(a), y(b), z(c) {}
+    SIMT_UNSEEN constexpr dim3(unsigned int a = 1, unsigned int b = 1, unsigned int c = 1) : x(a), y(b), z(c) {}
     constexpr dim3(const uint3& from) : x(from.x), y(from.y), z(from.z) {}
     constexpr dim3(const dim3& from) : x(from.x), y(from.y), z(from.z) {}
     dim3& operator=(const dim3& from) { x = from.x; y = from.y; z = from.z; return *this; }

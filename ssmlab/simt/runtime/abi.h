@@ -21,6 +21,14 @@
 #define SIMT_API extern "C" __attribute__((visibility("default")))
 #endif
 
+// For functions of the headers in which no access to the learner's memory happens (but those that simt_copy_8 and its
+// kin make) and no loop: the checker's hooks would only cost time there.
+#if defined(__clang__)
+#define SIMT_UNSEEN __attribute__((__disable_sanitizer_instrumentation__, __no_sanitize__("coverage"))) inline
+#else
+#define SIMT_UNSEEN __attribute__((__no_sanitize_thread__, __no_sanitize_coverage__)) inline
+#endif
+
 // ---------------------------------------------------------------- for kernels and dialect headers
 
 struct uint3;                                    // defined in simt_vectors.h
@@ -81,6 +89,13 @@ SIMT_API void simt_trap();                                                      
 SIMT_API void* simt_memcpy(void* to, const void* from, size_t bytes);
 SIMT_API void* simt_memmove(void* to, const void* from, size_t bytes);
 SIMT_API void* simt_memset(void* to, int value, size_t bytes);
+// Checked mode: copy so many bytes, which counts as one read and one write of the code that returns to `caller`.  For
+// the copy functions of the vector types, which are not instrumented themselves.
+SIMT_API void simt_copy_2(void* to, const void* from, void* caller);
+SIMT_API void simt_copy_4(void* to, const void* from, void* caller);
+SIMT_API void simt_copy_8(void* to, const void* from, void* caller);
+SIMT_API void simt_copy_16(void* to, const void* from, void* caller);
+SIMT_API void simt_copy_2_of_8(void* to, const void* from, void* caller);        // 16 bytes that are two numbers
 
 // ---------------------------------------------------------------- for launch.py (ctypes mirrors of these are there)
 
@@ -105,7 +120,7 @@ struct SimtLaunch {
     uint32_t resident;               // blocks alive at once
     uint32_t worker;                 // native: which of the stack sets to use
     uint64_t seed;
-    uint64_t watchdog;               // basic blocks that one thread may run; 0: no limit
+    uint64_t watchdog;               // basic blocks of a thread, turns of a block (watchdog.h); 0: no limit
     // Memory
     void* region[REGION_COUNT];
     uint64_t region_bytes[REGION_COUNT];

@@ -21,8 +21,7 @@ static i64 offset_in_object(const Block* block, u32 space, u32 object, u32 addre
 // The site of an access; one place in the code may touch both spaces, or different sizes: each has a site of its own.
 SIMT_INLINE u16 site_of_access(Fiber* fiber, void* pc, u32 space, u32 access, u32 size) {
     u16 site = site_at(fiber, pc, space, access, size);
-    const SimtStats& stats = sites.stats[site];
-    if (SIMT_LIKELY(stats.space == space && stats.size == size && stats.access == access)) return site;
+    if (SIMT_LIKELY(sites.hot[site].key == site_key(space, access, size))) return site;
     return variant_site(fiber, pc, space, access, size);
 }
 
@@ -84,7 +83,7 @@ SIMT_INLINE void access_shared(Fiber* fiber, u32 offset, u32 size, u8 kind, void
         if (offset - array.offset + size > array.bytes) break;
         if (kind != ATOMIC) kind = writes(kind) ? PLAIN_WRITE : PLAIN_READ;      // volatile orders nothing here
         u16 site = site_of_access(fiber, pc, SPACE_SHARED, access_word(kind), size);
-        sites.stats[site].objects |= 1ull << smaller(array.index + 1, 63);
+        sites.hot[site].objects |= 1ull << smaller(array.index + 1, 63);
         if (SIMT_LIKELY(site)) record_request(fiber, site, i, offset);
         check_shared(fiber, array, kind, site, offset, size);
         return;
@@ -117,53 +116,64 @@ SIMT_INLINE void access_global(Fiber* fiber, u32 number, u64 address, u32 size, 
         return;
     }
     u16 site = site_of_access(fiber, pc, SPACE_GLOBAL, access_word(kind), size);
-    sites.stats[site].objects |= 1ull << smaller(number, 63u);
-    u64 from = buffer.first_byte + offset, end = from + size, start = from;
-    if (SIMT_LIKELY(site)) record_request(fiber, site, number, (u32)from);
-    while (from < end) {
+    sites.hot[site].objects |= 1ull << smaller(number, 63u);
+    const Unit unit = {buffer.first_byte + offset, address, size};
+    if (SIMT_LIKELY(site)) record_request(fiber, site, number, (u32)unit.from);
+    for (u64 from = unit.from, end = from + size; from < end;) {
         u64 word = from / 4, upto = smaller(end, word * 4 + 4);
         u8 mask = (u8)(((1u << (upto - from)) - 1) << from % 4);
-        check_global_word(fiber, word, address + (from - start), mask, kind, site, number,
-                          (i64)(offset + (from - start)), size);
+        check_global_word(fiber, word, unit, mask, kind, site, number, (i64)(offset + (from - unit.from)));
         from = upto;
     }
 }
 
 // ---- all memory but the thread's own stack
 
-static SIMT_NOINLINE void access(Fiber* fiber, u64 address, u32 size, u8 kind, void* pc) {
-    Block* block = fiber->block;
-    const SimtLaunch* launch = block->machine->launch;
-    if (kind != PLAIN_READ) forget_twins(fiber, address);
-    else if (is_twin(fiber, address, size, pc)) return;
-    results->accesses++;
-    if (writes(kind) && kind != ATOMIC) block->machine->progress++;
-    if (SIMT_UNLIKELY(address & (size - 1))) {
-        SimtFinding finding = finding_of(fiber, KIND_MISALIGNED, 0, learner_line(fiber, pc));
-        finding.extra[0] = (i64)(address & (size - 1));
-        u32 buffer = buffer_at(launch, address);
-        if (address - (u64)block->arena < launch->arena_bytes) finding.space = SPACE_SHARED;
-        if (buffer) finding.space = SPACE_GLOBAL, finding.object = (int32_t)buffer - 1;
-        refuse(fiber, finding, address, size, kind);
-    }
-    u64 in_arena = address - (u64)block->arena;
-    if (in_arena < launch->arena_bytes) {
-        access_shared(fiber, (u32)in_arena, size, kind, pc);
-        return;
-    }
-    if (u32 buffer = buffer_at(launch, address)) {
-        access_global(fiber, buffer - 1, address, size, kind, pc);
-        return;
-    }
+static SIMT_NOINLINE void refuse_misaligned(Fiber* fiber, u64 address, u32 size, u8 kind, void* pc) {
+    const SimtLaunch* launch = fiber->block->machine->launch;
+    SimtFinding finding = finding_of(fiber, KIND_MISALIGNED, 0, learner_line(fiber, pc));
+    finding.extra[0] = (i64)(address & (size - 1));
+    u32 buffer = buffer_at(launch, address);
+    if (address - (u64)fiber->block->arena < launch->arena_bytes) finding.space = SPACE_SHARED;
+    if (buffer) finding.space = SPACE_GLOBAL, finding.object = (int32_t)buffer - 1;
+    refuse(fiber, finding, address, size, kind);
+}
+
+// Neither shared memory nor in a buffer.
+static SIMT_NOINLINE void access_elsewhere(Fiber* fiber, u64 address, u32 size, u8 kind, void* pc) {
+    const SimtLaunch* launch = fiber->block->machine->launch;
     if (address - launch->heap < launch->heap_bytes) {
         outside_global(fiber, address, size, kind, pc);
         return;
     }
     if (address - launch->parameters < launch->parameters_bytes || address - launch->image < launch->image_bytes) {
         results->accesses--;                     // a parameter, a literal: not what this is about
+        fiber->checks.unchecked = pc;            // but a write there faults
         return;
     }
     refuse_wild(fiber, address, size, kind, pc);
+}
+
+SIMT_INLINE void look_at_memory(Fiber* fiber, u64 address, u32 size, u8 kind, void* pc) {
+    Block* block = fiber->block;
+    results->accesses++;
+    if (writes(kind) && kind != ATOMIC) block->machine->progress++;
+    if (SIMT_UNLIKELY(address & (size - 1))) return refuse_misaligned(fiber, address, size, kind, pc);
+    u64 in_arena = address - (u64)block->arena;
+    if (in_arena < here.arena_bytes) return access_shared(fiber, (u32)in_arena, size, kind, pc);
+    if (u32 buffer = buffer_at(here.launch, address)) return access_global(fiber, buffer - 1, address, size, kind, pc);
+    access_elsewhere(fiber, address, size, kind, pc);
+}
+
+// `copy`: of a vector, which every compiler makes once.
+SIMT_INLINE void look_at_access(Fiber* fiber, u64 address, u32 size, u8 kind, void* pc, bool copy) {
+    if (kind != PLAIN_READ) forget_twins(fiber, address, size);
+    else if (!copy && is_twin(fiber, address, size, pc)) return;
+    look_at_memory(fiber, address, size, kind, pc);
+}
+
+static SIMT_NOINLINE void access(Fiber* fiber, u64 address, u32 size, u8 kind, void* pc, bool copy = false) {
+    look_at_access(fiber, address, size, kind, pc, copy);
 }
 
 // Not to be looked at: the thread's own stack, and anything before a thread runs.

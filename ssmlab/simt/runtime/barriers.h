@@ -23,17 +23,18 @@ static SIMT_NOINLINE void release_barrier(Block* block) {
     let_all_run(block);
 }
 
+static SIMT_NOINLINE void open_barrier(Fiber* last) {
+    pause_if_due(last);
+    release_barrier(last->block);                // this fiber is runnable too; the first in order goes on
+    hand_over(last, first_of(last->block));
+}
+
+// All that a waiting thread does is done before the switch, which so returns to the kernel directly.
 SIMT_INLINE void pass_barrier(Fiber* fiber, void* pc) {
     Block* block = fiber->block;
     observe_barrier_arrival(fiber, pc);
-    if (++block->arrived == block->live) {
-        pause_if_due(fiber);
-        release_barrier(block);                  // this fiber is runnable too; the first in order goes on
-        hand_over(fiber, first_of(block));
-    } else {
-        wait(fiber, AT_BARRIER);
-    }
-    fiber->wait = RUNNING;
+    if (SIMT_LIKELY(++block->arrived != block->live)) return wait(fiber, AT_BARRIER);
+    open_barrier(fiber);
 }
 
 static Block* pass_reducing_barrier(int predicate, void* pc) {
@@ -71,5 +72,4 @@ SIMT_API void simt_grid_barrier() {
     } else {
         wait(fiber, AT_GRID_BARRIER);
     }
-    fiber->wait = RUNNING;
 }

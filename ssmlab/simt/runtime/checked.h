@@ -4,7 +4,7 @@
 
 static Fiber nobody;        // "runs" while the library is loaded: static constructors have hooks too
 static Fiber* running = &nobody;
-static u64 most_steps = ~0ull;                   // watchdog
+static u64 most_steps = ~0ull, first_look = ~0ull;               // watchdog
 static Fiber* current() { return running; }
 static void set_current(Fiber* fiber) { running = fiber; }
 
@@ -55,7 +55,7 @@ static void open_results(const SimtLaunch* launch) {
     results->finding = (SimtFinding*)(results + 1);
     results->stat = (SimtStats*)(results->finding + MOST_FINDINGS);
     results->print = (char*)(results->stat + MOST_SITES);
-    memset(results->stat, 0, MOST_SITES * sizeof(SimtStats));
+    memset(results->stat, 0, sizeof(SimtStats));                 // the others when they are taken
     open_findings();
 }
 
@@ -85,10 +85,12 @@ static void open_launch(SimtLaunch* launch, Machine* machine) {
         for (u32 w = 0; w < (machine->threads + WARP - 1) / WARP; w++) {
             WarpChecks& checks = block.warp[w].checks;
             memset(checks.page, 0, sizeof checks.page);
-            checks.touched_count = checks.known_interval = 0;
+            checks.open = nullptr;
+            checks.known_interval = 0;
         }
     }
     most_steps = launch->watchdog ? launch->watchdog : ~0ull;
+    first_look = next_look(0);
     open_results(launch);
     open_sites(launch, results->stat);
     open_requests(launch);
@@ -103,10 +105,11 @@ SIMT_API uint32_t simt_run(SimtLaunch* launch) {
     if (!launch->resume) open_launch(launch, machine);
     FaultWatch watch(machine, FAULT_STACKS - 1);
     RunResult result = run_machine(machine);
-    running = &nobody;
+    set_current(&nobody);
     if (result == RUN_PAUSED) return result;
     for (u32 b = 0; result == RUN_ABANDONED && b < launch->resident; b++)
         if (machine->block[b].alive) observe_block_end(&machine->block[b]);
+    close_sites();
     results->stats = sites.count;
     results->sites_lost = sites.lost;
     results->blocks_done = machine->finished;

@@ -55,6 +55,17 @@ struct Context { void* stack_pointer; };
 
 extern "C" void simt_switch(void** save_here, void* go_there) __attribute__((visibility("hidden")));
 
+// Where the stack is just now.
+SIMT_INLINE char* stack_now() {
+    char* place;
+#if defined(__x86_64__)
+    asm("movq %%rsp, %0" : "=r"(place));
+#else
+    asm("mov %0, sp" : "=r"(place));
+#endif
+    return place;
+}
+
 #if defined(__x86_64__)
 static constexpr u32 RETURN_WORD = 6;            // above rbp rbx r12-r15
 static constexpr u32 FRAME_WORDS = 8;            // keeps the stack pointer at 16 n + 8 on entry of a function
@@ -98,6 +109,7 @@ SIMT_INLINE void context_switch(Context& from, Context& to) { simt_switch(&from.
 #include <ucontext.h>
 
 struct Context { ucontext_t state; };
+SIMT_INLINE char* stack_now() { return (char*)__builtin_frame_address(0); }
 SIMT_INLINE void context_open(Context&) {}
 SIMT_INLINE void context_close(Context&) {}
 static void context_make(Context& c, char* stack, u64 bytes, ContextStart start) {

@@ -10,8 +10,12 @@ static void observe_print(Fiber* fiber, void* pc) { fiber->checks.printing = pc;
 // In the learner's code, in printf (of a wild string), or behind a call of what is no function.
 static u32 line_of_fault(const Fiber* fiber, const Fault& fault) {
     const SimtLaunch* launch = fiber->block->machine->launch;
-    if (fault.pc - launch->image < launch->image_bytes)
-        return learner_line(fiber, (void*)(fault.pc + 1));       // the line of what comes before a return address
+    if (fault.pc - launch->image < launch->image_bytes) {
+        u32 line = line_at(launch, (void*)(fault.pc + 1));       // the line of what comes before a return address
+        if (!line && fault.address - launch->image < launch->image_bytes && fiber->checks.unchecked)
+            line = learner_line(fiber, fiber->checks.unchecked);
+        return line ? line : line_of_caller(fiber, launch);
+    }
     if (fiber->checks.printing) return learner_line(fiber, fiber->checks.printing);
     return learner_line(fiber, (void*)fault.return_address);
 }

@@ -5,10 +5,17 @@
 
 // ---- memory
 
+// The usual accesses have a function each, in which the compiler knows size and kind.
+template <u32 SIZE, u8 KIND> static SIMT_NOINLINE void access_of(Fiber* fiber, u64 address, void* pc) {
+    look_at_access(fiber, address, SIZE, KIND, pc, false);
+}
+
 SIMT_INLINE void hook(void* address, u32 size, u8 kind, void* pc) {
     Fiber* fiber = current();
     if (SIMT_LIKELY(is_private(fiber, (u64)address))) return;
-    access(fiber, (u64)address, size, kind, pc);
+    if (size == 4 && kind == PLAIN_READ) access_of<4, PLAIN_READ>(fiber, (u64)address, pc);
+    else if (size == 4 && kind == PLAIN_WRITE) access_of<4, PLAIN_WRITE>(fiber, (u64)address, pc);
+    else access(fiber, (u64)address, size, kind, pc);
 }
 
 // A volatile read is how threads wait for each other: let the others run first, then read what they left.
@@ -43,14 +50,61 @@ SIMT_HOOKS(8)
 SIMT_HOOKS(16)
 #undef SIMT_HOOKS
 
+// A vector type's copy: one read, one write.  Two places in the code, as it were: the last two bytes of the call.
+template <u8 KIND> static SIMT_NOINLINE void access_8_in_copy(Fiber* fiber, u64 address, void* pc) {
+    look_at_access(fiber, address, 8, KIND, pc, true);
+}
+template <u32 SIZE, u8 KIND> SIMT_INLINE void access_in_copy(Fiber* fiber, u64 address, void* pc) {
+    if (SIZE == 8) access_8_in_copy<KIND>(fiber, address, pc);
+    else access(fiber, address, SIZE, KIND, pc, true);
+}
+// Copied in pieces as large as components: the processor is slow to read at once what was just written in two halves.
+template <class Piece, u32 COUNT> SIMT_INLINE void copy_pieces(void* to, const void* from) {
+    Piece piece[COUNT];
+    for (u32 i = 0; i < COUNT; i++) {
+        piece[i] = ((const Piece*)from)[i];
+        asm("" : "+r"(piece[i]));                // or the compiler makes one of them again
+    }
+    for (u32 i = 0; i < COUNT; i++) ((Piece*)to)[i] = piece[i];
+}
+template <class Piece, u32 COUNT>
+static SIMT_NOINLINE void look_and_copy(void* to, const void* from, void* caller) {
+    constexpr u32 SIZE = sizeof(Piece) * COUNT;
+    Fiber* fiber = current();
+    if (!is_private(fiber, (u64)from)) access_in_copy<SIZE, PLAIN_READ>(fiber, (u64)from, (char*)caller - 1);
+    if (!is_private(fiber, (u64)to)) access_in_copy<SIZE, PLAIN_WRITE>(fiber, (u64)to, caller);
+    copy_pieces<Piece, COUNT>(to, from);
+}
+template <class Piece, u32 COUNT> SIMT_INLINE void copy_hook(void* to, const void* from, void* caller) {
+    const Fiber* fiber = current();
+    if (is_private(fiber, (u64)from) && is_private(fiber, (u64)to)) return copy_pieces<Piece, COUNT>(to, from);
+    look_and_copy<Piece, COUNT>(to, from, caller);
+}
+SIMT_API void simt_copy_2(void* to, const void* from, void* caller) { copy_hook<u16, 1>(to, from, caller); }
+SIMT_API void simt_copy_4(void* to, const void* from, void* caller) { copy_hook<u32, 1>(to, from, caller); }
+SIMT_API void simt_copy_8(void* to, const void* from, void* caller) { copy_hook<u32, 2>(to, from, caller); }
+SIMT_API void simt_copy_16(void* to, const void* from, void* caller) { copy_hook<u32, 4>(to, from, caller); }
+SIMT_API void simt_copy_2_of_8(void* to, const void* from, void* caller) { copy_hook<u64, 2>(to, from, caller); }
+
 SIMT_INLINE void range_hook(const void* address, u64 bytes, u8 kind, void* pc) {
     if (bytes) access_range(current(), (u64)address, bytes, kind, pc);
 }
 SIMT_API void __tsan_read_range(void* a, size_t n) { range_hook(a, n, PLAIN_READ, SIMT_CALLER); }
 SIMT_API void __tsan_write_range(void* a, size_t n) { range_hook(a, n, PLAIN_WRITE, SIMT_CALLER); }
 
+// The copies that compilers make of small structs, mostly local ones (threadIdx: 12 bytes).
+SIMT_INLINE bool copy_small_private(void* to, const void* from, size_t n) {
+    const Fiber* fiber = current();
+    if (n < 8 || n > 16 || !is_private(fiber, (u64)from) || !is_private(fiber, (u64)to)) return false;
+    typedef u64 Word __attribute__((aligned(1), may_alias));
+    u64 head = *(const Word*)from, tail = *(const Word*)((const char*)from + n - 8);         // they may overlap
+    *(Word*)to = head, *(Word*)((char*)to + n - 8) = tail;
+    return true;
+}
+
 #define SIMT_MEMORY_FUNCTIONS(PREFIX)                                            \
     SIMT_API void* PREFIX##memcpy(void* to, const void* from, size_t n) {        \
+        if (copy_small_private(to, from, n)) return to;                          \
         range_hook(from, n, PLAIN_READ, SIMT_CALLER);                            \
         range_hook(to, n, PLAIN_WRITE, SIMT_CALLER);                             \
         return memmove(to, from, n); /* not memcpy, which is looked at below */  \
@@ -72,6 +126,7 @@ SIMT_MEMORY_FUNCTIONS(__tsan_)
 // Clang before 15 copies structs by plain calls of memcpy: those from kernels are looked at too.
 extern "C" __attribute__((visibility("hidden"), no_builtin("memcpy"))) void* memcpy(void* to, const void* from,
                                                                                     size_t n) {
+    if (copy_small_private(to, from, n)) return to;
     Fiber* fiber = current();
     if (fiber->block &&
         (u64)SIMT_CALLER - fiber->block->machine->launch->text < fiber->block->machine->launch->text_bytes) {
@@ -86,7 +141,7 @@ SIMT_API void __tsan_vptr_read(void**) {}
 SIMT_API void __tsan_vptr_update(void**, void*) {}
 SIMT_API void __tsan_init() {}
 
-// ---- functions and basic blocks: the shadow call stack, full stacks, loops without end
+// ---- functions: the shadow call stack, full stacks (basic blocks: watchdog.h)
 
 [[noreturn]] static SIMT_NOINLINE void stack_is_full(Fiber* fiber, void* pc) {
     FiberChecks& checks = fiber->checks;
@@ -107,10 +162,10 @@ SIMT_INLINE void** frame_of_caller() { return (void**)__builtin_frame_address(1)
 SIMT_API void __tsan_func_entry(void* caller) {
     Fiber* fiber = current();
     FiberChecks& checks = fiber->checks;
-    if (SIMT_LIKELY(checks.depth < DEEPEST_FRAME)) checks.frames[checks.depth] = caller;
-    checks.depth++;
-    if (SIMT_UNLIKELY((char*)__builtin_frame_address(0) < fiber->stack + STACK_RESERVE))
-        stack_is_full(fiber, SIMT_CALLER);
+    u32 depth = checks.depth;
+    checks.depth = depth + 1;
+    if (SIMT_LIKELY(depth < DEEPEST_FRAME)) checks.frames[depth] = caller;
+    if (SIMT_UNLIKELY(stack_now() < fiber->stack + STACK_RESERVE)) stack_is_full(fiber, SIMT_CALLER);
 }
 
 // After an index out of bounds the frame may have been written over: the function may return only to where it came
@@ -127,35 +182,6 @@ SIMT_API void __tsan_func_exit() {
     Fiber* fiber = current();
     fiber->checks.depth--;
     if (SIMT_UNLIKELY(fiber->checks.frame_in_doubt)) check_return(fiber, frame_of_caller());
-}
-
-// The budget of basic blocks is spent: first and last line of the outermost function that still runs tell the loop.
-static constexpr u64 LOOK_AT_LOOP = 100000;
-
-static SIMT_NOINLINE void budget_is_spent(Fiber* fiber, u64 frame, void* pc) {
-    FiberChecks& checks = fiber->checks;
-    u32 line = line_at(fiber->block->machine->launch, pc);
-    if (line && frame > checks.loop_frame)
-        checks.loop_frame = frame, checks.loop_line = checks.loop_end = line;        // the stack grows down
-    if (line && frame == checks.loop_frame) {
-        checks.loop_line = smaller(checks.loop_line, line);
-        checks.loop_end = larger(checks.loop_end, line);
-    }
-    if (fiber->steps < fiber->block->machine->launch->watchdog + LOOK_AT_LOOP) return;
-    SimtFinding finding = finding_of(fiber, KIND_ENDLESS_LOOP, 0, checks.loop_line);
-    finding.extra[0] = (i64)fiber->block->machine->launch->watchdog;
-    finding.extra[1] = checks.loop_end;
-    add_finding(finding);
-    abandon(fiber);
-}
-
-static constexpr u64 STEPS_TO_PAUSE = 1 << 20;
-
-SIMT_API void __sanitizer_cov_trace_pc() {
-    Fiber* fiber = current();
-    if (SIMT_UNLIKELY(++fiber->steps > most_steps))
-        budget_is_spent(fiber, (u64)__builtin_frame_address(0), SIMT_CALLER);
-    if (SIMT_UNLIKELY(!(fiber->steps % STEPS_TO_PAUSE)) && fiber->block) pause_if_due(fiber);
 }
 
 // ---- array bounds: a constant number of elements and an index outside it

@@ -30,6 +30,12 @@ static SimtIndex index_of(u64 linear, SimtIndex shape) {
     return {(u32)(linear % shape.x), (u32)(linear / shape.x % shape.y), (u32)(linear / ((u64)shape.x * shape.y))};
 }
 
+static SimtIndex index_after(SimtIndex index, SimtIndex shape) {
+    if (++index.x == shape.x) index.x = 0, index.y++;
+    if (index.y == shape.y) index.y = 0, index.z++;
+    return index;
+}
+
 // The order in which positions map to lanes (or slots to warps), for one of the three schedules.
 static void make_order(u8* order, u32 count, u32 schedule, u64& random) {
     for (u32 i = 0; i < count; i++) order[i] = (u8)(schedule == 1 ? count - 1 - i : i);
@@ -63,7 +69,10 @@ static void start_block(Machine* machine, Block* block, u64 number) {
         warp.exists = lanes == WARP ? ~0u : (1u << lanes) - 1;
         warp.exited = warp.waiting = warp.asking = warp.runnable_positions = 0;
         warp.mixed = false;
+        warp.first = &block->fibers[first];
         make_order(lane_order, lanes, launch->lane_order, machine->random);
+        SimtIndex index[WARP] = {index_of(first, machine->block_shape)};
+        for (u32 lane = 1; lane < lanes; lane++) index[lane] = index_after(index[lane - 1], machine->block_shape);
         for (u32 position = 0; position < lanes; position++) {
             u32 lane = lane_order[position], thread = first + lane;
             Fiber& fiber = block->fibers[thread];
@@ -71,14 +80,14 @@ static void start_block(Machine* machine, Block* block, u64 number) {
             fiber.warp = &warp;
             u64 stack = (u64)(&fiber - machine->fibers) + (u64)launch->worker * MOST_THREADS;
             fiber.stack = stack_of(launch, stack);
-            fiber.index = index_of(thread, machine->block_shape);
+            fiber.index = index[lane];
             fiber.thread = thread;
             fiber.lane = (u8)lane, fiber.position = (u8)position, fiber.bit = 1u << position;
-            fiber.wait = RUNNING;
+            fiber.wait = NOTHING;
             fiber.patience = 0;
             fiber.steps = 0;
             context_make(fiber.context, fiber.stack, STACK_BYTES - stack_shift(stack), run_fiber);
-            warp.by_lane[lane] = warp.by_position[position] = &fiber;
+            warp.lane_at[position] = (u8)lane;
         }
         warp.live_positions = warp.exists;
         make_runnable(&warp, warp.live_positions);

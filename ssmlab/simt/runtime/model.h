@@ -18,7 +18,7 @@ struct WarpChecks {};
 struct BlockChecks {};
 #endif
 
-enum Wait : u8 { RUNNING, AT_BARRIER, AT_EXCHANGE, AT_ACTIVE_MASK, AT_GRID_BARRIER, EXITED };
+enum Wait : u8 { NOTHING, AT_BARRIER, AT_EXCHANGE, AT_ACTIVE_MASK, AT_GRID_BARRIER, EXITED };
 
 struct alignas(64) Fiber {       // what every switch touches comes first: one cache line
     Context context;
@@ -28,15 +28,15 @@ struct alignas(64) Fiber {       // what every switch touches comes first: one c
     u32 bit;                     // 1 << position
     u32 thread;                  // linear
     u8 lane, position;
-    Wait wait;
-    SimtIndex index;             // threadIdx
+    Wait wait;                   // what for, if it is not runnable
     char* stack;                 // lowest byte
+    FiberChecks checks;          // checked mode: the second and third line
+    SimtIndex index;             // threadIdx
     u32 patience;                // native: spins until it lets others run
     u32 active_mask;             // result of simt_active_mask
-    FiberChecks checks;
 };
 
-static constexpr u32 FIBERS_AHEAD = 2;           // memory behind the last fiber, see fetch_soon
+static constexpr u32 STACKS_AHEAD = 4, FIBERS_AHEAD = 8;         // see fetch_soon; so much memory is behind the last
 
 struct Exchange {                // what a lane brings to a warp-wide operation, and what it takes home
     u64 value, result;
@@ -53,8 +53,8 @@ struct Warp {
     u32 exists, exited, waiting; // lanes; waiting: in an exchange
     u32 asking;                  // lanes in simt_active_mask
     bool mixed;                  // lanes wait with different masks
-    Fiber* by_lane[WARP];
-    Fiber* by_position[WARP];
+    Fiber* first;                // of lane 0; the others follow
+    u8 lane_at[WARP];            // by position
     Exchange exchange[WARP];
     WarpChecks checks;
 };

@@ -15,7 +15,7 @@ static Fiber* first_fiber;
 static Fiber* current() { return (Fiber*)context_now(); }        // a fiber begins with its context
 static void set_current(Fiber*) {}
 #else
-SIMT_INLINE u64 stack_number() { return (u64)((char*)__builtin_frame_address(0) - first_stack) / STACK_BYTES; }
+SIMT_INLINE u64 stack_number() { return (u64)(stack_now() - first_stack) / STACK_BYTES; }
 static inline Fiber* current() { return first_fiber + stack_number(); }
 static inline void set_current(Fiber*) {}
 #endif

@@ -4,6 +4,8 @@
 //   a fence       takes a snapshot: what its thread has done so far, and what the thread knows about others
 //   a flag write  publishes the thread's newest snapshot at the flag (no fence since the data: the data is not in it)
 //   a flag read   finds what is published there; it counts from the thread's next fence or barrier on
+// A word of 8 (or 16) bytes that is written and read by one such access each, and brings its own flag along, needs no
+// fence: who sees the flag has the value in the same read (global_memory.h, carries_its_own_flag).
 // Inside a block barriers and __syncwarp order as usual, so a snapshot stands for: everything the block did before its
 // present interval, what the lanes of the warp did up to times known to the thread, and whatever was known by then.
 //
@@ -101,7 +103,7 @@ static void take_snapshot(Fiber* fiber) {
     accept_flags(fiber);
     advance(fiber);
     if (fiber->checks.dirty) fiber->checks.dirty = false, fiber->block->checks.dirty_threads--;
-    fiber->checks.strong_word = 0;
+    fiber->checks.strong_unit = 0;
     if (!room(order.snapshots)) return;
     Snapshot& snapshot = order.snapshot[order.snapshots];
     fiber->checks.fenced = order.snapshots++;

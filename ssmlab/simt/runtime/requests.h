@@ -8,7 +8,7 @@
 //            8-byte accesses are served by half-warps, 16-byte accesses by quarter-warps; reads by twice as many lanes
 //            together where neighbours (lanes i and i^1, or i and i^2, of the whole warp) have one address
 #pragma once
-#include "sites.h"
+#include "watchdog.h"
 
 struct Request {
     u32 mask, object;
@@ -16,8 +16,9 @@ struct Request {
 };
 
 struct RequestSlot {                             // the open requests of one warp at one site
-    u32 base, count, capacity, unused;           // requests base … base + count - 1 are open
+    u32 base, count, capacity, site;             // requests base … base + count - 1 are open
     Request* request;                            // ring of `capacity`, request k at k % capacity
+    RequestSlot* next_open;
     u32 occurrence[32];                          // per lane: k of its next access
 };
 
@@ -105,6 +106,16 @@ static u32 lanes_together(const Request& r, u32 access, u32 size) {
     return joined ? 2 * lanes : lanes;
 }
 
+// Does each active lane begin where the one before it ends?  Then no bank is asked twice.
+static bool is_straight(const Request& r, u32 size) {
+    u32 start = r.address[lowest(r.mask)] - lowest(r.mask) * size, differ = 0;
+    if (r.mask == ~0u)
+        for (u32 lane = 0; lane < WARP; lane++) differ |= r.address[lane] - lane * size ^ start;
+    else
+        for (u32 rest = r.mask; rest; rest &= rest - 1) differ |= r.address[lowest(rest)] - lowest(rest) * size ^ start;
+    return !differ;
+}
+
 static i64 offset_in_object(const Block* block, u32 space, u32 object, u32 address);      // access.h
 
 static void close_request(const Warp* warp, u16 site, const Request& r, u32 k) {
@@ -112,15 +123,17 @@ static void close_request(const Warp* warp, u16 site, const Request& r, u32 k) {
     u32 size = stats.size, active = ones(r.mask);
     stats.requests++;
     stats.lanes += active;
+    bool straight = is_straight(r, size);
     if (stats.space == SPACE_GLOBAL) {
-        stats.sectors += count_sectors(r, size);
+        stats.sectors += straight && r.mask == ~0u ? (r.address[31] + size - 1) / 32 - r.address[0] / 32 + 1
+                                                   : count_sectors(r, size);
         stats.ideal_sectors += (active * size + 31) / 32;
     } else {
         u32 phase = lanes_together(r, stats.access, size);
         for (u32 first = 0; first < 32; first += phase) {
             u32 mask = phase == 32 ? r.mask : r.mask & (((1u << phase) - 1) << first);
             if (!mask) continue;
-            stats.wavefronts += count_wavefronts(r, size, mask);
+            stats.wavefronts += straight && phase * size <= 128 ? 1 : count_wavefronts(r, size, mask);
             stats.ideal_wavefronts++;
         }
     }
@@ -144,17 +157,12 @@ static void close_requests(const Warp* warp, u16 site, RequestSlot& slot, u32 up
 
 // The warp's interval is over: no later access belongs to these requests.
 static void close_all_requests(Warp* warp) {
-    WarpChecks& checks = warp->checks;
-    for (u32 i = 0; i < checks.touched_count; i++) {
-        u32 page = checks.touched_pages[i];
-        for (u32 j = 0; j < SITES_A_PAGE; j++) {
-            RequestSlot* slot = checks.page[page][j];
-            if (!slot || !(slot->base | slot->count)) continue;
-            close_requests(warp, (u16)(page * SITES_A_PAGE + j), *slot, slot->base + slot->count);
-            slot->base = slot->count = 0;
-            memset(slot->occurrence, 0, sizeof slot->occurrence);
-        }
+    for (RequestSlot* slot = warp->checks.open; slot; slot = slot->next_open) {
+        close_requests(warp, (u16)slot->site, *slot, slot->base + slot->count);
+        slot->base = slot->count = 0;
+        memset(slot->occurrence, 0, sizeof slot->occurrence);
     }
+    warp->checks.open = nullptr;
 }
 
 static SIMT_NOINLINE RequestSlot* new_slot(WarpChecks& checks, u16 site) {
@@ -163,13 +171,13 @@ static SIMT_NOINLINE RequestSlot* new_slot(WarpChecks& checks, u16 site) {
         page = (RequestSlot**)take(SITES_A_PAGE * sizeof(RequestSlot*));
         if (!page) return nullptr;
         memset(page, 0, SITES_A_PAGE * sizeof(RequestSlot*));
-        checks.touched_pages[checks.touched_count++] = site / SITES_A_PAGE;
     }
     RequestSlot* slot = (RequestSlot*)take(sizeof(RequestSlot));
     Request* ring = (Request*)take(SMALLEST_RING * sizeof(Request));
     if (!slot || !ring) return nullptr;
     memset(slot, 0, sizeof *slot);
     memset(ring, 0, SMALLEST_RING * sizeof(Request));
+    slot->site = site;
     slot->capacity = SMALLEST_RING;
     slot->request = ring;
     return page[site % SITES_A_PAGE] = slot;
@@ -197,7 +205,7 @@ static SIMT_NOINLINE void catch_up(Fiber* fiber, u16 site, RequestSlot* slot) {
     for (u32 turn = 0; turn <= WARP && k - slot->base >= slot->capacity; turn++) {
         u32 behind = k;
         for (u32 rest = warp->runnable_positions; rest; rest &= rest - 1)
-            behind = smaller(behind, slot->occurrence[warp->by_position[lowest(rest)]->lane]);
+            behind = smaller(behind, slot->occurrence[warp->lane_at[lowest(rest)]]);
         if (behind > slot->base) {
             close_requests(warp, site, *slot, behind);
             continue;
@@ -205,32 +213,52 @@ static SIMT_NOINLINE void catch_up(Fiber* fiber, u16 site, RequestSlot* slot) {
         u32 others = warp->runnable_positions & ~fiber->bit;
         if (!others) break;
         u32 later = others & above(fiber->bit);
-        hand_over(fiber, warp->by_position[lowest(later ? later : others)]);
+        hand_over(fiber, by_position(warp, lowest(later ? later : others)));
     }
     if (k - slot->base >= slot->capacity) close_requests(warp, site, *slot, k - slot->capacity / 2);
 }
 
-SIMT_INLINE void record_request(Fiber* fiber, u16 site, u32 object, u32 address) {
-    WarpChecks& checks = fiber->warp->checks;
+static SIMT_NOINLINE RequestSlot* slot_of(WarpChecks& checks, u16 site) {
     RequestSlot** page = checks.page[site / SITES_A_PAGE];
     RequestSlot* slot = page ? page[site % SITES_A_PAGE] : nullptr;
-    if (SIMT_UNLIKELY(!slot) && !(slot = new_slot(checks, site))) {
-        sites.lost++;
-        return;
-    }
+    if (!slot && !(slot = new_slot(checks, site))) sites.lost++;
+    return slot;
+}
+
+// A place in the ring for the lane's next access; false: that counted as a request of its own.
+static SIMT_NOINLINE bool make_room(Fiber* fiber, u16 site, RequestSlot* slot, u32 object, u32 address) {
+    take_accesses(fiber);
     u32 lane = fiber->lane;
     while (slot->occurrence[lane] >= slot->base && slot->occurrence[lane] - slot->base >= slot->capacity) {
         if (slot->capacity == LARGEST_RING || !enlarge(slot)) catch_up(fiber, site, slot);
     }
-    u32 k = slot->occurrence[lane]++;
-    if (SIMT_UNLIKELY(k < slot->base)) {         // its request was closed: it counts as one of its own
-        Request late = {1u << lane, object, {}};
-        late.address[lane] = address;
-        close_request(fiber->warp, site, late, k);
-        return;
+    if (slot->occurrence[lane] >= slot->base) return true;
+    Request late = {1u << lane, object, {}};     // its request was closed
+    late.address[lane] = address;
+    close_request(fiber->warp, site, late, slot->occurrence[lane]++);
+    return false;
+}
+
+SIMT_INLINE void record_request(Fiber* fiber, u16 site, u32 object, u32 address) {
+    WarpChecks& checks = fiber->warp->checks;
+    HotSite& hot = sites.hot[site];
+    RequestSlot* slot = hot.slot;
+    if (SIMT_UNLIKELY(hot.warp != &checks)) {
+        slot = slot_of(checks, site);
+        if (!slot) return;
+        hot.warp = &checks, hot.slot = slot;
+    }
+    u32 lane = fiber->lane, k = slot->occurrence[lane], ahead = k - slot->base;
+    if (SIMT_UNLIKELY(ahead >= slot->capacity)) {                // or its request was closed
+        if (!make_room(fiber, site, slot, object, address)) return;
+        k = slot->occurrence[lane], ahead = k - slot->base;
+    }
+    slot->occurrence[lane] = k + 1;
+    if (ahead >= slot->count) {
+        if (!(slot->count | slot->base)) slot->next_open = checks.open, checks.open = slot;
+        slot->count = ahead + 1;
     }
     Request& request = slot->request[k & (slot->capacity - 1)];
-    if (k - slot->base >= slot->count) slot->count = k - slot->base + 1;
     if (!request.mask) request.object = object;
     request.mask |= 1u << lane;
     request.address[lane] = address;

@@ -10,11 +10,15 @@ static Fiber* current();                         // checked.h and native.h
 static void set_current(Fiber*);
 static void resolve_active_mask(Warp* warp);     // warp.h
 
+SIMT_INLINE Fiber* by_lane(const Warp* warp, u32 lane) { return warp->first + lane; }
+SIMT_INLINE Fiber* by_position(const Warp* warp, u32 position) { return warp->first + warp->lane_at[position]; }
+SIMT_INLINE bool is_runnable(const Fiber* fiber) { return fiber->warp->runnable_positions & fiber->bit; }
+
 // The mask of positions for a mask of lanes.
 SIMT_INLINE u32 positions_of(Warp* warp, u32 lanes) {
     if (warp->block->machine->launch->lane_order == 0) return lanes;
     u32 result = 0;
-    for (; lanes; lanes &= lanes - 1) result |= 1u << warp->by_lane[lowest(lanes)]->position;
+    for (; lanes; lanes &= lanes - 1) result |= 1u << by_lane(warp, lowest(lanes))->position;
     return result;
 }
 
@@ -27,16 +31,16 @@ SIMT_INLINE void make_runnable(Warp* warp, u32 positions) {
 SIMT_INLINE void make_waiting(Fiber* fiber, Wait why) {
     Warp* warp = fiber->warp;
     fiber->wait = why;
-    warp->runnable_positions &= ~fiber->bit;
-    if (!warp->runnable_positions && warp->asking) resolve_active_mask(warp);
+    if (SIMT_LIKELY(warp->runnable_positions &= ~fiber->bit)) return;
+    if (warp->asking) resolve_active_mask(warp);
     if (!warp->runnable_positions) warp->block->runnable &= ~(1u << warp->slot);
 }
 
 SIMT_INLINE u32 above(u32 bit) { return ~(bit | (bit - 1)); }       // the bits higher than the one that is set
 
 SIMT_INLINE Fiber* first_of(Block* block) {
-    Warp& warp = block->warp[lowest(block->runnable)];
-    return warp.by_position[lowest(warp.runnable_positions)];
+    const Warp& warp = block->warp[lowest(block->runnable)];
+    return by_position(&warp, lowest(warp.runnable_positions));
 }
 
 static SIMT_NOINLINE Fiber* first_in_ring_after(Block* block) {
@@ -49,37 +53,48 @@ static SIMT_NOINLINE Fiber* first_in_ring_after(Block* block) {
     return nullptr;
 }
 
-// After a fiber that waits: stay in the warp as long as anyone there can run.
-SIMT_INLINE Fiber* next_after_waiting(Fiber* fiber) {
+static SIMT_NOINLINE Fiber* next_after_gap(Fiber* fiber) {
     Warp* warp = fiber->warp;
     if (u32 rest = warp->runnable_positions) {
         u32 later = rest & above(fiber->bit);
-        return warp->by_position[lowest(later ? later : rest)];
+        return by_position(warp, lowest(later ? later : rest));
     }
     Block* block = warp->block;
     if (u32 rest = block->runnable) {
         u32 later = rest & above(1u << warp->slot);
-        Warp& next = block->warp[lowest(later ? later : rest)];
-        return next.by_position[lowest(next.runnable_positions)];
+        const Warp& next = block->warp[lowest(later ? later : rest)];
+        return by_position(&next, lowest(next.runnable_positions));
     }
     return first_in_ring_after(block);
+}
+
+// After a fiber that waits: stay in the warp as long as anyone there can run.  Mostly that is the next position: asked
+// for by a branch, which the processor foresees, so that it knows the next stack before it knows who can run.
+SIMT_INLINE Fiber* next_after_waiting(Fiber* fiber) {
+    if (SIMT_UNLIKELY(!(fiber->warp->runnable_positions & fiber->bit << 1))) return next_after_gap(fiber);
+#if SIMT_CHECKED
+    return by_position(fiber->warp, fiber->position + 1u);
+#else
+    return fiber + 1;            // native lanes are in order
+#endif
 }
 
 // After a fiber that polls: everybody else gets a turn first.
 static SIMT_NOINLINE Fiber* next_after_polling(Fiber* fiber) {
     Warp* warp = fiber->warp;
     Block* block = warp->block;
-    if (u32 later = warp->runnable_positions & above(fiber->bit)) return warp->by_position[lowest(later)];
+    if (u32 later = warp->runnable_positions & above(fiber->bit)) return by_position(warp, lowest(later));
     if (u32 later = block->runnable & above(1u << warp->slot)) {
-        Warp& next = block->warp[lowest(later)];
-        return next.by_position[lowest(next.runnable_positions)];
+        const Warp& next = block->warp[lowest(later)];
+        return by_position(&next, lowest(next.runnable_positions));
     }
     return first_in_ring_after(block);           // comes round to this block last
 }
 
-// In a large block each stack has left the nearest cache before its turn comes again: fetch the one after next.
+// In a large block each stack has left the nearest cache before its turn comes again.
 SIMT_INLINE void fetch_soon(const Fiber* to) {
-    const char* soon = *(char* const*)&to[FIBERS_AHEAD].context;
+    __builtin_prefetch(to + FIBERS_AHEAD);
+    const char* soon = *(char* const*)&to[STACKS_AHEAD].context;
     __builtin_prefetch(soon);
     __builtin_prefetch(soon + 64);
     __builtin_prefetch(soon + 128);

@@ -12,7 +12,7 @@ static u64 shared_cells_of_block(const SimtLaunch* launch) {
     return arena_words(launch) * sizeof(SharedCell) + MOST_PENDING_READS * sizeof(PendingRead);
 }
 
-SIMT_INLINE SharedCell* cells_of(const Block* block) {
+static SharedCell* cells_of_block(const Block* block) {
     const SimtLaunch* launch = block->machine->launch;
     return (SharedCell*)((char*)launch->region[REGION_SHARED_CELLS] + block->slot * shared_cells_of_block(launch));
 }
@@ -123,7 +123,7 @@ SIMT_INLINE Record* quick_look(Fiber* fiber, SharedCell* cell, u16 mask, u8 kind
 SIMT_INLINE void check_shared_cell(Fiber* fiber, const SharedArray& array, u32 cell_number, u16 mask, u8 kind, u16 site,
                                    u32 offset, u32 size) {
     BlockChecks& checks = fiber->block->checks;
-    SharedCell* cell = cells_of(fiber->block) + cell_number;
+    SharedCell* cell = checks.cells + cell_number;
     if (cell->interval != checks.interval) {
         if (cell->interval < checks.birth) cell->written = 0;
         cell->interval = checks.interval;
@@ -143,13 +143,20 @@ SIMT_INLINE void check_shared_cell(Fiber* fiber, const SharedArray& array, u32 c
     }
 }
 
-// An array of float2 or float4 has one cell for each element, others one for each 4 bytes.
-SIMT_INLINE void check_shared(Fiber* fiber, const SharedArray& array, u8 kind, u16 site, u32 offset, u32 size) {
-    u32 first = array.offset / 4, from = offset - array.offset, end = from + size, grain = 1u << array.grain;
+static SIMT_NOINLINE void check_shared_pieces(Fiber* fiber, const SharedArray& array, u8 kind, u16 site, u32 offset,
+                                              u32 size) {
+    u32 from = offset - array.offset, end = from + size, grain = 1u << array.grain;
     do {
         u32 cell = from >> array.grain, upto = smaller(end, (cell + 1) << array.grain);
         u16 mask = (u16)(((1u << (upto - from)) - 1) << (from & (grain - 1)));
-        check_shared_cell(fiber, array, first + cell, mask, kind, site, array.offset + from, size);
+        check_shared_cell(fiber, array, array.offset / 4 + cell, mask, kind, site, array.offset + from, size);
         from = upto;
     } while (from < end);
+}
+
+// An array of float2 or float4 has one cell for each element, others one for each 4 bytes.
+SIMT_INLINE void check_shared(Fiber* fiber, const SharedArray& array, u8 kind, u16 site, u32 offset, u32 size) {
+    if (SIMT_UNLIKELY(size != 1u << array.grain)) return check_shared_pieces(fiber, array, kind, site, offset, size);
+    u32 cell = array.offset / 4 + ((offset - array.offset) >> array.grain);          // accesses are aligned
+    check_shared_cell(fiber, array, cell, (u16)((1u << size) - 1), kind, site, offset, size);
 }

@@ -15,7 +15,24 @@ struct HeaderPlace { void* pc; u32 line; u32 site; };
 struct QuickSite { void *pc, *caller; u32 site, unused; };
 static constexpr u32 QUICK_SITES = 1024;         // a power of two
 
+// What every access touches of its site.
+struct HotSite {
+    u32 key, unused;
+    u64 objects;                                 // as in SimtStats
+    const WarpChecks* warp;                      // whose requests `slot` holds: the last one's that came by
+    RequestSlot* slot;
+};
+
+SIMT_INLINE u32 site_key(u32 space, u32 access, u32 size) { return size << 8 | space << 4 | access; }
+
+// The present launch, and what every access wants to know of it.
+static struct Here {
+    const SimtLaunch* launch;
+    u64 text, text_bytes, arena_bytes;
+} here;
+
 struct Sites {
+    HotSite* hot;                                // one for each site, like `stats`
     QuickSite quick[QUICK_SITES];
     u32 count, lost;
     SimtStats* stats;                            // one for each site; site 0 is none
@@ -25,16 +42,23 @@ struct Sites {
 static Sites sites;
 
 static u64 sites_bytes(const SimtLaunch* launch) {
-    return HEADER_PLACES * sizeof(HeaderPlace) + launch->text_bytes * 2;
+    return HEADER_PLACES * sizeof(HeaderPlace) + MOST_SITES * sizeof(HotSite) + launch->text_bytes * 2;
 }
 
 static void open_sites(const SimtLaunch* launch, SimtStats* stats) {
+    here = {launch, launch->text, launch->text_bytes, launch->arena_bytes};
     memset(launch->region[REGION_SITES], 0, sites_bytes(launch));
     memset(sites.quick, 0, sizeof sites.quick);
     sites.count = 1, sites.lost = 0;
     sites.stats = stats;
     sites.header = (HeaderPlace*)launch->region[REGION_SITES];
-    sites.by_code = (u16*)(sites.header + HEADER_PLACES);
+    sites.hot = (HotSite*)(sites.header + HEADER_PLACES);
+    sites.by_code = (u16*)(sites.hot + MOST_SITES);
+    sites.hot[0].key = ~0u;
+}
+
+static void close_sites() {
+    for (u32 i = 1; i < sites.count; i++) sites.stats[i].objects = sites.hot[i].objects;
 }
 
 SIMT_INLINE u32 line_at(const SimtLaunch* launch, void* pc) {
@@ -54,10 +78,10 @@ static u32 learner_line(const Fiber* fiber, void* pc) {
     return line ? line : line_of_caller(fiber, launch);
 }
 
-// The calls that led here, as one number.
-static u64 call_path(const Fiber* fiber, void* pc) {
+// The calls that led here, as one number; the outermost one is that of the kernel, always the same.
+SIMT_INLINE u64 call_path(const Fiber* fiber, void* pc) {
     u64 hash = (u64)pc;
-    for (u32 i = 0; i < smaller(fiber->checks.depth, DEEPEST_FRAME); i++)
+    for (u32 i = 1, end = smaller(fiber->checks.depth, DEEPEST_FRAME); SIMT_UNLIKELY(i < end); i++)
         hash = (hash ^ (u64)fiber->checks.frames[i]) * 0x100000001B3u;
     return hash;
 }
@@ -68,6 +92,8 @@ static SIMT_NOINLINE u16 new_site(u32 line, u32 space, u32 access, u32 size) {
         return 0;
     }
     SimtStats& stats = sites.stats[sites.count];
+    memset(&stats, 0, sizeof stats);
+    sites.hot[sites.count].key = site_key(space, access, size);
     stats.line = line, stats.space = space, stats.access = access, stats.size = size;
     stats.sample_key = ~0ull;
     return (u16)sites.count++;
@@ -105,11 +131,11 @@ static SIMT_NOINLINE u16 variant_site(const Fiber* fiber, void* pc, u32 space, u
 }
 
 SIMT_INLINE u16 site_at(const Fiber* fiber, void* pc, u32 space, u32 access, u32 size) {
-    const SimtLaunch* launch = fiber->block->machine->launch;
-    u64 at = (u64)pc - 1 - launch->text;
-    if (SIMT_UNLIKELY(at >= launch->text_bytes || !launch->lines[at]))
-        return header_site(fiber, launch, pc, space, access, size);
-    u16& site = sites.by_code[at];
-    if (SIMT_UNLIKELY(!site)) site = new_site(launch->lines[at], space, access, size);
-    return site;
+    u64 at = (u64)pc - 1 - here.text;
+    if (SIMT_LIKELY(at < here.text_bytes)) {
+        u16& site = sites.by_code[at];
+        if (SIMT_LIKELY(site)) return site;
+        if (u32 line = here.launch->lines[at]) return site = new_site(line, space, access, size);
+    }
+    return header_site(fiber, here.launch, pc, space, access, size);
 }

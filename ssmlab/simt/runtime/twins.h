@@ -11,14 +11,13 @@ static constexpr u64 TWIN_STEPS = 6;             // "just": basic blocks since t
 
 SIMT_INLINE bool is_twin(Fiber* fiber, u64 address, u32 size, void* pc) {
     FiberChecks& checks = fiber->checks;
-    const SimtLaunch* launch = fiber->block->machine->launch;
-    u32 code = (u32)((u64)pc - launch->text), steps = (u32)fiber->steps;
+    u32 code = (u32)((u64)pc - here.text), steps = (u32)fiber->steps;
     for (u32 i = 0; i < RECENT_READS; i++) {
         if (SIMT_LIKELY(checks.recent_address[i] != address)) continue;
         const RecentRead& read = checks.recent[i];
         if (read.size != size || (steps - read.steps & 0xFFFFFF) > TWIN_STEPS || read.code == code) continue;
-        u32 line = line_at(launch, pc);
-        if (line && line == line_at(launch, (void*)(launch->text + read.code))) return true;
+        u32 line = line_at(here.launch, pc);
+        if (line && line == line_at(here.launch, (void*)(here.text + read.code))) return true;
     }
     u32 i = checks.recent_next;
     checks.recent_next = i + 1 == RECENT_READS ? 0 : i + 1;
@@ -27,7 +26,7 @@ SIMT_INLINE bool is_twin(Fiber* fiber, u64 address, u32 size, void* pc) {
     return false;
 }
 
-SIMT_INLINE void forget_twins(Fiber* fiber, u64 address) {
+SIMT_INLINE void forget_twins(Fiber* fiber, u64 address, u32 size) {
     for (u64& recent : fiber->checks.recent_address)
-        if (recent == address) recent = 0;
+        if (SIMT_UNLIKELY(recent - address < size)) recent = 0;
 }

@@ -37,8 +37,14 @@ static void observe_block_start(Block* block) {
     checks.birth = checks.interval = block->machine->launch->next_interval++;
     checks.link_first = checks.link_used = 1 + block->slot * arena_words(launch) * SHARED_LINKS_A_WORD;
     checks.link_end = checks.link_first + arena_words(launch) * SHARED_LINKS_A_WORD;
-    checks.unwritten = (PendingRead*)(cells_of(block) + arena_words(launch));
-    for (u32 i = 0; i < block->machine->threads; i++) memset(&block->fibers[i].checks, 0, sizeof(FiberChecks));
+    checks.unwritten = (PendingRead*)(cells_of_block(block) + arena_words(launch));
+    checks.cells = cells_of_block(block);
+    checks.accesses_before = results->accesses;
+    for (u32 i = 0; i < block->machine->threads; i++) {
+        FiberChecks& of_thread = block->fibers[i].checks;
+        memset(&of_thread, 0, offsetof(FiberChecks, frames));
+        of_thread.look_at = first_look;
+    }
     block->machine->progress++;
 }
 
@@ -98,6 +104,7 @@ static void observe_barrier_release(Block* block) {
     report_divergence(block);
     sites.stats[block->checks.barrier_site].requests++;
     next_interval(block);
+    take_turns(current(), block->live + TURNS_TO_OPEN);
 }
 
 static void observe_grid_arrival(Fiber* fiber, void* pc) { fiber->checks.wait_line = learner_line(fiber, pc); }
@@ -106,6 +113,7 @@ static void observe_grid_arrival(Fiber* fiber, void* pc) { fiber->checks.wait_li
 static void observe_grid_release(Machine* machine) {
     for (u32 b = 0; b < machine->resident; b++)
         if (machine->block[b].alive) next_interval(&machine->block[b]);
+    take_turns(current(), machine->blocks * machine->threads);
     machine->launch->launch_number++;            // no record of global memory is older than this
     links.global_used = 1;
 }
@@ -113,13 +121,13 @@ static void observe_grid_release(Machine* machine) {
 // ---- warps
 
 static void observe_warp_barrier(Warp* warp, u32 group) {
-    for (u32 rest = group; rest; rest &= rest - 1) accept_flags(warp->by_lane[lowest(rest)]);
+    for (u32 rest = group; rest; rest &= rest - 1) accept_flags(by_lane(warp, lowest(rest)));
     join_times(warp, group);
     if (group == (warp->exists & ~warp->exited)) close_all_requests(warp);
 }
 
 static SimtFinding mask_finding(Warp* warp, u32 lane, u32 variant) {
-    Fiber* fiber = warp->by_lane[lane];
+    Fiber* fiber = by_lane(warp, lane);
     SimtFinding finding = finding_of(fiber, KIND_INVALID_MASK, variant, fiber->checks.wait_line);
     finding.extra[0] = warp->exchange[lane].mask;
     return finding;
@@ -135,19 +143,20 @@ static void observe_exchange_arrival(Fiber* fiber) {
 }
 
 static void observe_exchange(Warp* warp, u32 group) {
+    take_turns(current(), ones(group));
     u32 first = lowest(group);
     const Exchange& one = warp->exchange[first];
-    u32 line = warp->by_lane[first]->checks.wait_line;
+    u32 line = by_lane(warp, first)->checks.wait_line;
     for (u32 rest = group & (group - 1); rest; rest &= rest - 1) {
         u32 lane = lowest(rest);
         const Exchange& other = warp->exchange[lane];
         bool mask = other.mask != one.mask, operation = other.operation != one.operation || other.mode != one.mode;
-        bool lines = warp->by_lane[lane]->checks.wait_line != line && one.operation != OP_BARRIER;
+        bool lines = by_lane(warp, lane)->checks.wait_line != line && one.operation != OP_BARRIER;
         if (SIMT_LIKELY(!mask && !operation && !lines)) continue;
         SimtFinding finding = mask_finding(warp, first, mask ? MASK_DIFFERS : operation ? MASK_OPERATION : MASK_LINES);
         finding.severity = mask || operation;    // different lines: Volta and later allow it, older GPUs do not
-        finding.other_line = warp->by_lane[lane]->checks.wait_line;
-        finding.other_thread = warp->by_lane[lane]->thread;
+        finding.other_line = by_lane(warp, lane)->checks.wait_line;
+        finding.other_thread = by_lane(warp, lane)->thread;
         finding.extra[1] = other.mask;
         if (finding.other_line == finding.line && mask) finding.other_line = 0;
         if (finding.other_line && finding.line > finding.other_line) {
@@ -175,7 +184,7 @@ static bool free_exchange(Warp* warp) {
     u32 missing = mask & warp->exists & ~warp->exited & ~here;
     SimtFinding finding = mask_finding(warp, first, MASK_LANE_ELSEWHERE);
     if (missing) {
-        const Fiber* fiber = warp->by_lane[lowest(missing)];
+        const Fiber* fiber = by_lane(warp, lowest(missing));
         finding.extra[1] = lowest(missing);
         finding.other_thread = fiber->thread;
         finding.other_line = fiber->checks.wait_line;
@@ -225,9 +234,9 @@ static constexpr u64 PATIENT_POLLS = 100000;     // a wait that ends takes fewer
         for (u32 i = 0; machine->block[b].alive && i < machine->threads; i++) {
             const Fiber& one = machine->block[b].fibers[i];
             if (one.wait == EXITED) continue;
-            bool polls = one.wait == RUNNING && one.checks.poll_line && one.checks.poll_progress == machine->progress;
+            bool polls = is_runnable(&one) && one.checks.poll_line && one.checks.poll_progress == machine->progress;
             if (!polls) {
-                if (one.wait != RUNNING && (!other || one.checks.wait_line < other)) other = one.checks.wait_line;
+                if (!is_runnable(&one) && (!other || one.checks.wait_line < other)) other = one.checks.wait_line;
             } else if (!finding.line || one.checks.poll_line < finding.line) {
                 finding = finding_of(&one, KIND_DEADLOCK, DEADLOCK_POLLING, one.checks.poll_line);
             }

@@ -98,7 +98,6 @@ static u64 exchange(u32 mask, Operation operation, int mode, u64 value, u32 sour
     if (!(group & ~warp->waiting)) complete_exchange(warp, group);
     else if (SIMT_UNLIKELY(warp->mixed)) complete_what_is_complete(warp);
     if (warp->waiting >> lane & 1) wait(fiber, AT_EXCHANGE);
-    fiber->wait = RUNNING;
     return mine.result;
 }
 
@@ -133,7 +132,7 @@ static void resolve_active_mask(Warp* warp) {
     u32 together = 0;
     for (u32 rest = warp->asking; rest; rest &= rest - 1)
         if (warp->exchange[lowest(rest)].pc == place) together |= 1u << lowest(rest);
-    for (u32 rest = together; rest; rest &= rest - 1) warp->by_lane[lowest(rest)]->active_mask = together;
+    for (u32 rest = together; rest; rest &= rest - 1) by_lane(warp, lowest(rest))->active_mask = together;
     warp->asking &= ~together;
     warp->block->machine->progress++;
     make_runnable(warp, positions_of(warp, together));
@@ -144,6 +143,5 @@ SIMT_API unsigned simt_active_mask() {
     fiber->warp->exchange[fiber->lane].pc = SIMT_CALLER;
     fiber->warp->asking |= 1u << fiber->lane;
     wait(fiber, AT_ACTIVE_MASK);
-    fiber->wait = RUNNING;
     return fiber->active_mask;
 }
