@@ -17,6 +17,7 @@ import math
 import torch
 
 from . import packing, scan_kernels
+from .dispatching import nobody_listens, refuse_tangents
 from .scan_kernels import ALGORITHMS, DTYPES, real_of
 
 
@@ -60,9 +61,12 @@ def scan(a, b, initial_state=None, *, dim=1, reverse=False, return_final_state=F
     marks, before = (None, None) if packed is None else (packed.marks, packed.before)
     slots = batch if packed is None else packed.slots
     given = flat_a, flat_b, initial, marks, before, slots, reverse, algorithm
-    if _is_plain(flat_a, flat_b, initial):
+    tensors = flat_a, flat_b, initial
+    recording = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+    if not recording and nobody_listens(tensors):
         h, final = _forward(*given, wants_end=return_final_state)
     else:
+        refuse_tangents("scan", tensors)
         h, final = torch.ops.ssmlab.scan_forward(*given)
     if h.shape != shape:
         h = h.reshape(shape)
@@ -124,21 +128,6 @@ def _check(a, b, dim, algorithm, seq_idx, cu_seqlens):
             raise ValueError(f"{name} is on {tensor.device}, a on {a.device}: they must be on one device")
 
 
-def _is_plain(*tensors):
-    """May torch's dispatcher be left out? It costs more than a small scan: it is needed where someone listens to it.
-
-    That is: gradients, torch.compile, dispatch modes (fake tensors, tracing), function transforms, tensor subclasses.
-    """
-    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
-        return False
-    if torch._C._functorch.peek_interpreter_stack() is not None:
-        return False
-    recording = torch.is_grad_enabled()
-    return all(
-        tensor is None or (type(tensor) in _PLAIN and not (recording and tensor.requires_grad)) for tensor in tensors
-    )
-
-
 def _packing(seq_idx, cu_seqlens, shape, dim, reverse):
     if seq_idx is None and cu_seqlens is None:
         return None
@@ -164,8 +153,6 @@ def _state(state, a, shape, rows, channels):
         raise ValueError(f"initial_state is on {state.device}, a on {a.device}: they must be on one device")
     return state.to(real_of(a.dtype)).reshape(rows, channels).contiguous()
 
-
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 # ---- the operators
 

@@ -16,6 +16,7 @@ import functools
 import torch
 
 from . import packing, replay, selective_kernels, strictness
+from .dispatching import nobody_listens
 from .selective_kernels import BORDER, ELEMENT, MAX_STATES, Inputs, real_of
 
 SAVE = ("boundaries", "boundaries-bf16", "all")
@@ -184,32 +185,8 @@ _known = {}  # keys are kinds of calls that have passed all checks and take the 
 
 
 def _kind(tensors):
-    """replay.kind_of plain tensors. None where torch's dispatcher must be asked, because someone listens to it:
-
-    torch.compile, modes (fake tensors, tracing, counting), function transforms, forward-mode derivatives, and tensors
-    that are more than memory (subclasses, a pending minus sign).
-    """
-    if (
-        torch.compiler.is_compiling()
-        or torch._C._len_torch_dispatch_stack()
-        or torch._C._len_torch_function_stack()
-        or torch._C._functorch.peek_interpreter_stack() is not None
-        or torch._C._get_tracing_state() is not None
-        or torch.autograd.forward_ad._current_level >= 0
-    ):
-        return None
-    for tensor in tensors:
-        if tensor is not None and (
-            tensor.__class__ not in _PLAIN
-            or tensor.is_neg()
-            or not (tensor.is_cuda or tensor.is_cpu)
-            or tensor.layout is not torch.strided
-        ):
-            return None
-    return replay.kind_of(tensors)
-
-
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
+    """What replay remembers a call by; None where it must go through torch's dispatcher."""
+    return replay.kind_of(tensors) if nobody_listens(tensors) else None
 
 
 def _check_update(state, x, dt, A, B, C, D, z, dt_bias, state_indices, has_initial_state):

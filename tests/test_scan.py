@@ -570,7 +570,9 @@ ACCELERATED = {  # dtype: (relative, absolute), as accelerated-scan's own tests 
 
 @pytest.mark.parametrize("length", [2**p for p in range(5, 17)] + [16323, 8000, 33753, 127323])
 def test_the_sweep_of_accelerated_scan(length, device):
+    torch.manual_seed(length)
     rows = (3, 512) if device == "cuda" else (1, 3)
+    loop = 2 if device == "cpu" else 1  # a CPU walks step by step: its roundings add up where a tree's do not
     for (dtype, (relative, absolute)), reverse in itertools.product(ACCELERATED.items(), (False, True)):
         a = torch.rand(*rows, length, device=device).mul_(0.01).add_(0.99).to(dtype)
         b = torch.rand(*rows, length, device=device).to(dtype)
@@ -584,7 +586,7 @@ def test_the_sweep_of_accelerated_scan(length, device):
         wide = (tensor.double() for tensor in (a, b))
         for number, (got, want) in enumerate(zip(results(a, b), results(*wide, algorithm="thread"), strict=True)):
             allowed = absolute * want.abs().amax() + relative * want.abs()
-            allowed *= 4 if number else 1  # a gradient is a product of two scans: cases.md
+            allowed *= 4 if number else loop  # a gradient is a product of two scans: cases.md
             assert torch.all((got.double() - want).abs() <= allowed), (dtype, reverse, number)
 
 
@@ -634,3 +636,11 @@ def test_explain_says_what_is_chosen():
     assert explain(a, a) == "thread: 128 rows of 64 steps, columns, 4 blocks of 1 thread (a CPU walks whole rows)"
     assert explain(a, a, algorithm="block").startswith("block: 128 rows of 64 steps, columns, tiles of ")
     assert explain(a[:, :0], a[:, :0]) == "nothing to do: the tensors are empty"
+
+
+def test_a_forward_mode_derivative_is_refused_and_not_dropped(device):
+    a = torch.rand(1, 4, 2, device=device)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(a, torch.ones_like(a))
+        with pytest.raises(RuntimeError, match="scan has no forward-mode derivative"):
+            scan(dual, a)
