@@ -9,10 +9,11 @@
 //            once for them and ROWS states are on their way at the same time.
 // Global     the state in and out, 2 * N * sizeof(state) a row and channel, is nearly all there is.
 // Barriers   none.
-// Needs      LANES, OWN (a power of two), ROWS, THREADS, WIDE (states in vectors), TABLE_WIDE (A, B and C too), STREAMED,
-//            INDEX_INT (indices are ints), an element, and STATE_FLOAT, STATE_DOUBLE, STATE_HALF or STATE_BFLOAT16.
-// compile: -default-device -DELEMENT_BFLOAT16 -DSTATE_FLOAT -DLANES=4 -DOWN=4 -DROWS=4 -DTHREADS=128 -DWIDE=1 -DTABLE_WIDE=1 -DSTREAMED=1 -DINDEX_INT=0
-// compile: -default-device -DELEMENT_FLOAT -DSTATE_BFLOAT16 -DLANES=2 -DOWN=8 -DROWS=1 -DTHREADS=128 -DWIDE=0 -DTABLE_WIDE=0 -DSTREAMED=0 -DINDEX_INT=1
+// Needs      LANES, OWN (a power of two), ROWS, THREADS, WIDE (states in vectors), TABLE_WIDE (A, B and C too),
+//            INDEX_INT (indices are ints), KNOWN (there is a `known`), an element, and STATE_FLOAT, STATE_DOUBLE, STATE_HALF
+//            or STATE_BFLOAT16.
+// compile: -default-device -DELEMENT_BFLOAT16 -DSTATE_FLOAT -DLANES=4 -DOWN=4 -DROWS=4 -DTHREADS=128 -DWIDE=1 -DTABLE_WIDE=1 -DINDEX_INT=0 -DKNOWN=0
+// compile: -default-device -DELEMENT_FLOAT -DSTATE_BFLOAT16 -DLANES=2 -DOWN=8 -DROWS=1 -DTHREADS=128 -DWIDE=0 -DTABLE_WIDE=0 -DINDEX_INT=1 -DKNOWN=1
 #include "selective_element.cuh"
 
 constexpr int MANY = 1, VECTOR = 1, TABLE = 1, TILE = 4;    // what selective.cuh asks for and this kernel has no use for
@@ -59,33 +60,12 @@ __device__ __forceinline__ constexpr int state_of(int lane, int s) {
     return (s / TOGETHER * LANES + lane) * TOGETHER + s % TOGETHER;
 }
 
-template <int BYTES> struct Bytes { typedef unsigned short type; };
-template <> struct Bytes<4> { typedef unsigned type; };
-template <> struct Bytes<8> { typedef uint2 type; };
-template <> struct Bytes<16> { typedef uint4 type; };
-typedef Bytes<PIECE_BYTES>::type Piece;                     // a piece of states in one access
-
-struct alignas(PIECE_BYTES) States {
+struct alignas(PIECE_BYTES) States {                        // a piece, in one access
     state_element at[TOGETHER];
 };
 struct alignas(TOGETHER * sizeof(real) < 16 ? TOGETHER * sizeof(real) : 16) Rates {
     real at[TOGETHER];
 };
-
-// A state is read once and written once a token: STREAMED asks the caches to let go of it first.
-__device__ __forceinline__ States read_piece(const state_element* from) {
-    const Piece piece = STREAMED ? __ldcs(reinterpret_cast<const Piece*>(from)) : *reinterpret_cast<const Piece*>(from);
-    return *reinterpret_cast<const States*>(&piece);
-}
-
-__device__ __forceinline__ void write_piece(state_element* to, States states) {
-    const Piece piece = *reinterpret_cast<const Piece*>(&states);
-    if (STREAMED) {
-        __stcs(reinterpret_cast<Piece*>(to), piece);
-    } else {
-        *reinterpret_cast<Piece*>(to) = piece;
-    }
-}
 
 extern "C" __global__ __launch_bounds__(THREADS)
 void selective_update(state_element* __restrict__ state, const element* __restrict__ x, const element* __restrict__ dt,
@@ -120,7 +100,7 @@ void selective_update(state_element* __restrict__ state, const element* __restri
         if (!real_row[r]) {
             continue;
         }
-        const bool fresh = known && !known[row];
+        const bool fresh = KNOWN && !known[row];
 #pragma unroll
         for (int p = 0; p < PIECES; ++p) {
             if (fresh) {                                    // skipped, not multiplied by 0: 0 * NaN is NaN
@@ -129,7 +109,7 @@ void selective_update(state_element* __restrict__ state, const element* __restri
                     h[r][p].at[i] = to_state(real(0));
                 }
             } else if (WIDE) {
-                h[r][p] = read_piece(at[r] + state_of(lane, p * TOGETHER));
+                h[r][p] = *reinterpret_cast<const States*>(at[r] + state_of(lane, p * TOGETHER));
             } else {
 #pragma unroll
                 for (int i = 0; i < TOGETHER; ++i) {
@@ -192,7 +172,7 @@ void selective_update(state_element* __restrict__ state, const element* __restri
                     }
                 }
                 if (WIDE) {
-                    write_piece(at[r] + state_of(lane, p * TOGETHER), h[r][p]);
+                    *reinterpret_cast<States*>(at[r] + state_of(lane, p * TOGETHER)) = h[r][p];
                 } else {
 #pragma unroll
                     for (int i = 0; i < TOGETHER; ++i) {

@@ -501,10 +501,10 @@ def _sum_parts(args, parts, constants, device):
 
 
 def update_variant(states, batch, device):
-    """(lanes, own, rows, threads, streamed): constants of selective_update."""
+    """(lanes, own, rows, threads): constants of selective_update."""
     if device.type == "cpu":
-        return *_lanes_and_own_on_cpu(states), 1, 32, False
-    return *_lanes_and_own(states), 4 if batch >= 512 else 1, 128, True
+        return *_lanes_and_own_on_cpu(states), 1, 32
+    return *_lanes_and_own(states), 4 if batch >= 512 else 1, 128
 
 
 def update(state, x, dt, A, B, C, D, z, dt_bias, softplus, indices, y, known=None):
@@ -514,7 +514,7 @@ def update(state, x, dt, A, B, C, D, z, dt_bias, softplus, indices, y, known=Non
     """
     batch, channels = x.shape
     states, groups, device = A.shape[1], B.shape[2], x.device
-    lanes, own, rows, threads, streamed = update_variant(states, batch, device)
+    lanes, own, rows, threads = update_variant(states, batch, device)
     full, together = states == lanes * own, min(own, 16 // state.element_size())
     wide = full and state.stride(2) == 1 and all(
         place % (together * state.element_size()) == 0
@@ -527,8 +527,8 @@ def update(state, x, dt, A, B, C, D, z, dt_bias, softplus, indices, y, known=Non
     )  # fmt: skip
     constants = {
         ELEMENT[x.dtype]: None, ELEMENT[state.dtype].replace("ELEMENT", "STATE"): None, "LANES": lanes, "OWN": own,
-        "ROWS": rows, "THREADS": threads, "WIDE": int(wide), "TABLE_WIDE": int(tables_wide), "STREAMED": int(streamed),
-        "INDEX_INT": int(indices is not None and indices.dtype == torch.int32),
+        "ROWS": rows, "THREADS": threads, "WIDE": int(wide), "TABLE_WIDE": int(tables_wide),
+        "INDEX_INT": int(indices is not None and indices.dtype == torch.int32), "KNOWN": int(known is not None),
     }  # fmt: skip
     grid = -(-channels // (threads // lanes)) * -(-batch // rows)
     _launch(

@@ -63,7 +63,7 @@ def test_every_kernel_is_clean_and_right_with_several_segments_and_lanes(reports
     }  # fmt: skip
 
 
-VARIANTS = [(4, 4, 4, 64, True), (2, 8, 2, 64, True), (1, 16, 1, 32, False), (8, 4, 2, 64, True)]
+VARIANTS = [(4, 4, 4, 64), (2, 8, 2, 64), (1, 16, 1, 32), (8, 4, 2, 64)]
 
 
 @pytest.mark.parametrize("states, groups, element, state_type", [

@@ -229,7 +229,7 @@ def token(monkeypatch, edit=None):
 
 TOKENS = [
     mutant("only -1 is padding", "update", r"real_row\[r\] = slot >= 0;", "real_row[r] = slot != -1;", wrong="y slots"),
-    mutant("what lies in a slot that begins anew is read", "update", r"= known && !known\[row\];", "= false;",
+    mutant("what lies in a slot that begins anew is read", "update", r"= KNOWN && !known\[row\];", "= false;",
            wrong="y slots"),
     mutant("every group takes the first group's C", "update", r"c_at = row \* C_row \+ group \* C_group",
            "c_at = row * C_row", wrong="y"),

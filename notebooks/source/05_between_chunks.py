@@ -845,7 +845,7 @@ print("5.10 holds")
 # almost forty percent" against handing the state from block to block. Here are our four ways on an H200, the very
 # kernels of this notebook, with the same scan inside the chunk, for four numbers of rows.
 
-# %%
+# %% tags=["nbval-ignore-output"]
 ways = {"chain": "two passes, chain", "totals": "two passes, totals scanned", "handover": "one pass, hand-over",
         "lookback": "one pass, look-back"}
 shades = [strategies.STRATEGIES["chain"][0], strategies.STRATEGIES["totals"][0], lab.COLORS["shared"],
