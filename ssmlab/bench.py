@@ -23,7 +23,6 @@ import json
 import platform
 import shlex
 import statistics
-import sys
 import time
 from pathlib import Path
 
@@ -236,7 +235,7 @@ def run(op, device, *, only=None, show=print):
     return {
         "device": name,
         "date": datetime.date.today().isoformat(),
-        "command": shlex.join(["python", "-m", "ssmlab.bench", *sys.argv[1:]]),
+        "command": shlex.join(["python", "-m", "ssmlab.bench", op, *(["--only", *only] if only else [])]),
         "versions": versions(),
         "copy_gbps": gbps,
         "rows": [dataclasses.asdict(row) for row in rows],

@@ -1,5 +1,6 @@
 """What pip, conda and a reader of the README are told is the same, and a built wheel works alone."""
 
+import importlib.metadata
 import re
 import subprocess
 import sys
@@ -7,6 +8,7 @@ import tomllib
 import venv
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 from ssmlab import kernels
 from ssmlab.lab import notebooks
@@ -43,6 +45,22 @@ def test_every_direct_requirement_is_pinned_within_its_range():
         assert requirement.name in pinned, f"{requirement.name} is not pinned in constraints.txt"
         assert pinned[requirement.name] in requirement.specifier, f"{line} excludes the pin {pinned[requirement.name]}"
         assert "<" in str(requirement.specifier), f"{line} has no upper bound"
+
+
+def test_every_pin_runs_on_the_oldest_python_that_is_promised():
+    pins = re.findall(r"^([\w.-]+)==", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.M)
+    oldest = "3.11.0"
+    assert PROJECT["requires-python"] == ">=3.11"
+    late, found = [], 0
+    for pin in pins:
+        try:
+            needs = importlib.metadata.metadata(pin)["Requires-Python"]
+        except importlib.metadata.PackageNotFoundError:  # for another system or another CUDA
+            continue
+        found += 1
+        if needs and not SpecifierSet(needs).contains(oldest):
+            late.append((pin, needs))
+    assert found > 50 and late == []
 
 
 def test_the_owners_dependencies_are_there():
