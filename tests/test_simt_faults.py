@@ -27,6 +27,9 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="faults end the 
 COMPILERS = {name: name for name in ("g++", "clang++") if shutil.which(name)}
 if toolchain.zig_program():
     COMPILERS["zig"] = f"{toolchain.zig_program()} c++"
+top_byte_counts = pytest.mark.skipif(
+    platform.machine() not in ("x86_64", "AMD64"), reason="Arm ignores an address's top byte: the write lands in y[0]"
+)
 on_x86 = pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="Arm gives 0 and goes on")
 
 TEXT = r"""
@@ -138,7 +141,7 @@ def test_an_instruction_that_is_none_is_no_function(each_compiler):
     "name, args, kind",
     [
         ("far_write", (zeros(8), 1 << 36), "wild-access"),
-        ("far_write", (zeros(8), 1 << 60), "wild-access"),
+        pytest.param("far_write", (zeros(8), 1 << 60), "wild-access", marks=top_byte_counts),
         ("recursion", (ints(*range(8)), 1 << 30), "stack-overflow"),
         ("trapped", (ints(*range(8)),), "assert"),
         pytest.param("divided", (ints(*[0] * 8), ints(*[7] * 8)), "division-by-zero", marks=on_x86),

@@ -3,6 +3,8 @@
 The kinds are those that random edits of the ladder brought up (deleted, doubled and swapped lines, other operators,
 types and brackets, statements in a barrier's place); the process must survive all of them.
 """
+
+import platform
 import re
 import shutil
 
@@ -17,6 +19,7 @@ FILE = {
     "v4": "block_scan_v4_tree",
 }  # fmt: skip
 BARRIER = "__syncthreads();"
+on_x86 = pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="Arm gives 0 and goes on")
 
 ENDLESS = [  # what is edited, how, and what the line of the loop begins with
     ("v1", "reach *= 2", "reach *= 1", "for (int reach"),  # a barrier in the loop
@@ -34,7 +37,7 @@ CAUGHT = [
     ("v1", BARRIER, "int x[1000000]; x[t] = t; h[0] = x[t];", "stack-overflow"),
     ("v1", BARRIER, "h = nullptr; h[t] = 1;", "wild-access"),
     ("v1", BARRIER, "((void (*)())h)();", "wild-access"),
-    ("v1", BARRIER, "int z = t - t; h[0] = t / z;", "division-by-zero"),
+    pytest.param("v1", BARRIER, "int z = t - t; h[0] = t / z;", "division-by-zero", marks=on_x86),
     ("v1", BARRIER, "assert(t < 3);", "assert"),
     ("v1", BARRIER, "__trap();", "assert"),
     ("v1", BARRIER, "if (t % 2) __syncthreads();", "divergent-barrier"),
@@ -85,7 +88,7 @@ def test_a_long_loop_that_ends_is_not_called_endless():
     assert check(*call).ok
 
 
-@pytest.mark.parametrize("version, before, after, kind", CAUGHT, ids=[case[2] for case in CAUGHT])
+@pytest.mark.parametrize("version, before, after, kind", CAUGHT)
 def test_what_goes_wrong_is_a_finding_with_a_line_of_the_text(version, before, after, kind):
     call, text = edited(version, before, after)
     report = check(*call)
