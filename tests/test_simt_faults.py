@@ -14,6 +14,7 @@ import signal
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -255,3 +256,43 @@ def test_a_launch_that_takes_longer_than_a_pause_is_counted_as_one():
     out = ints(*[0] * 64)
     NATIVE.get_function("work")((40,), (64,), (out, 100_000))
     assert out.tolist() == [1] * 64
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="Clang touches a frame's pages on x86 only")
+def test_a_large_frame_does_not_step_over_the_guard_below_the_stacks(each_compiler):
+    """A frame of 4 MB reaches behind the guard, into memory of whoever lies there: nothing may be written to it."""
+    few = (1,), (8,)
+    ssmlab.check(CHECKED.get_function("recursion"), *few, (ints(*range(8)), 0))  # the stacks stay where they are now
+    guards = [span for span in mappings() if span[2].startswith("---") and span[1] - span[0] == 1 << 20]
+    assert guards
+    for guard, _, _ in guards:  # somebody shall live below each: we, where nobody does
+        mmap_at(guard - (4 << 20), 4 << 20)
+    below = [
+        (max(start, guard - (4 << 20)), min(end, guard)) for guard, _, _ in guards for start, end, rights in mappings()
+        if rights.startswith("rw") and start < guard and end > guard - (4 << 20)
+    ]  # fmt: skip
+    assert below
+
+    def seen():
+        return [bytes((ctypes.c_char * (end - start)).from_address(start)) for start, end in below]
+
+    before = seen()
+    kernel = ssmlab.RawKernel('extern "C" __global__ void k(int* y) { int x[1000000]; x[3] = *y; *y = x[3]; }', "k")
+    report = ssmlab.check(kernel, *few, (ints(*range(8)),))
+    assert [finding.kind for finding in report.findings] == ["stack-overflow"]
+    assert seen() == before
+
+
+def mappings():
+    """(start, end, rights) of what this process has mapped."""
+    lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+    return [(*(int(end, 16) for end in line.split()[0].split("-")), line.split()[1]) for line in lines]
+
+
+def mmap_at(address, size):
+    """Map memory there, unless something is there."""
+    function = ctypes.CDLL(None).mmap
+    function.restype = ctypes.c_void_p
+    function.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    private_anonymous, not_over_anything = 0x22, 0x100000
+    function(address, size, mmap.PROT_READ | mmap.PROT_WRITE, private_anonymous | not_over_anything, -1, 0)

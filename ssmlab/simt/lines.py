@@ -53,7 +53,12 @@ def read(path: Path, cdll: ctypes.CDLL, translation: Translation) -> LineTable:
     base = ctypes.cast(cdll.simt_run, ctypes.c_void_p).value - elf.symbol("simt_run")
     files: list[str] = []
     ranges = []
+    entries = {start for _, start, _ in elf.functions()}
+    entry = None  # (end, file, line) of the stretch before, if a function begins with it
     for start, end, name, line in _rows(elf.section(".debug_line")):
+        if not line and entry and start == entry[0]:  # Clang names no line where a large frame is made
+            _, name, line = entry
+        entry = (end, name, line) if start in entries else None
         if not line or translation.original.find_line(name, line) is None:
             continue
         if name not in files:

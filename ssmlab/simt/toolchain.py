@@ -59,6 +59,10 @@ class Compiler:
         ]
         if sys.platform == "win32":
             flags.remove("-fPIC")
+        if sys.platform == "linux" and (platform.machine() == "x86_64" or self.kind == "gcc"):
+            # A large frame touches every page on its way down, so that it meets the guard below the stacks. Else it
+            # would step over it, into whatever lies there. (Clang has this on x86 only.)
+            flags.append("-fstack-clash-protection")
         if sys.platform == "linux" and platform.machine() == "aarch64":
             flags.append("-mno-outline-atomics")  # else atomics call functions of libgcc, which is not linked
         if self.kind == "gcc":
