@@ -43,8 +43,8 @@ def selective_scan(
                     the state is untouched, nothing there is read. initial_state enters a row's first sequence only.
     cu_seqlens      (sequences + 1,) int32 or int64 for batch 1: where each sequence begins, and the end
     chunk           [steps] between the states kept for the backward, a multiple of 32; None: 32. With a chunk given, a
-                    row gets the same bits alone and in a batch. A larger chunk keeps less: the backward runs the
-                    forward once more to make the states between.
+                    row gets the same bits alone and in a batch. A larger chunk keeps less: the backward makes
+                    the states between again, beyond 64 steps by running the forward once more.
     save            what the backward starts from: "boundaries", float32 (float64) states chunk steps apart;
                     "boundaries-bf16", the same in half the bytes; "all", every state, so that none is made again
 

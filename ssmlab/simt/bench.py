@@ -37,6 +37,7 @@ BARS = {  # column: (unit, bar, or a bar for each compiler)
     "checked, 4 B, blocks of 256": ("ns/access", 40.0),
     "checked, 4 B, blocks of 1024": ("ns/access", 40.0),
     "checked, 8 B, blocks of 256": ("ns/access", 40.0),
+    "checked, 8 B, blocks of 1024": ("ns/access", 40.0),
     "native, blocks of 32": ("ns/thread/barrier", 10.0),
     "native, blocks of 256": ("ns/thread/barrier", 10.0),
     "native, blocks of 1024": ("ns/thread/barrier", 10.0),
@@ -159,7 +160,7 @@ def measure(name, command):
     os.environ["CXX"] = command
     numbers = {"first kernel": first_kernel(command), "edit to result": edit_to_result()}
     numbers |= {f"checked, 4 B, blocks of {tile}": checked_float_access(tile) for tile in (256, 1024)}
-    numbers["checked, 8 B, blocks of 256"] = checked_access(256)
+    numbers |= {f"checked, 8 B, blocks of {tile}": checked_access(tile) for tile in (256, 1024)}
     numbers |= {f"native, blocks of {threads}": native_barrier(threads) for threads in (32, 256, 1024)}
     return {column: round(numbers[column], 3) for column in BARS}
 
