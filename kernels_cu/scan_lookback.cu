@@ -5,10 +5,8 @@
 //            order in which blocks start. It posts what its tile does to a state (total), looks back for the nearest tile
 //            that has posted the state behind it (state), walks that state forward through the totals in between, and posts
 //            its own.
-// Board      per tile and row the words total.a and total.b; state later takes the place of total.b. A word is 8 bytes: 32
-//            bits of a value and a flag, in one aligned volatile access, which PTX makes a relaxed one and never tears. So who
-//            sees the flag has the value; nothing is learnt from one word about another, and no fence is needed (a double
-//            takes two words, each with its flag). All words must be 0 at the start, and so must the ticket.
+// Board      per tile and row total.a and total.b; state later takes the place of total.b. Each brings its own flag, so no
+//            fence is needed (scan_board.cuh). All words must be 0 at the start, and so must the ticket.
 // Rounding   the states are walked in the order of the tiles, one by one, wherever the walk begins: state(k) is always
 //            total(k) applied to state(k - 1). So the result is bitwise the same whoever posted first.
 // Used in    ssmlab.scan; notebook 05.   Oracle: ssmlab.reference.scan.
@@ -23,12 +21,8 @@
 // Needs      PARTS; DEPTH: how many pieces one lane looks at; and the tile's options.
 // compile: -DELEMENT_FLOAT -DWIDE=1 -DCOLUMNS=0 -DTHREADS=128 -DVECTORS=2 -DROWS=1 -DDEPTH=2 -DPARTS=1
 // compile: -DELEMENT_DOUBLE -DWIDE=1 -DCOLUMNS=1 -DLANES=8 -DSTRIPS=16 -DSTEPS=2 -DDEPTH=1 -DPARTS=4 -DPACKED=1 -DBACKWARD=1
-#include "scan_tile.cuh"
+#include "scan_board.cuh"
 
-typedef unsigned long long word;
-
-constexpr int PIECES = sizeof(real) / 4;        // words a value
-constexpr int WORDS = 2 * PIECES;               // words a tile and row: total.a, then total.b or state
 constexpr int LOOKERS = CARRIED == 1 ? 1 : WARPS;                       // warps that look back
 constexpr int ROWS_EACH = CARRIED / LOOKERS;                            // rows that one warp looks back for
 constexpr int HELPERS = 32 / ROWS_EACH;                                 // lanes that share one row
@@ -39,58 +33,12 @@ static_assert(ROWS == 1, "one row a block");
 #endif
 static_assert(ROWS_EACH * LOOKERS == CARRIED && ROWS_EACH <= 32 && 32 % ROWS_EACH == 0, "rows must share out over the warps");
 
-constexpr unsigned TOTAL = 1, CUT_TOTAL = 2, STATE = 3;                 // flags; 0: nothing is posted yet
-
-struct Board {
-    volatile word* words;
-    long long tiles, rows;
-
-    // Words of one row lie together, or side by side for neighbouring rows.
-    __device__ __forceinline__ volatile word* at(long long tile, long long row, int w) const {
-        return words + (COLUMNS ? (tile * WORDS + w) * rows + row : (row * tiles + tile) * WORDS + w);
-    }
-    __device__ __forceinline__ void post(long long tile, long long row, int value, real number, unsigned flag) const {
-        unsigned bits[PIECES];
-        *reinterpret_cast<real*>(bits) = number;
-#pragma unroll
-        for (int piece = 0; piece < PIECES; ++piece) {
-            *at(tile, row, value * PIECES + piece) = (word)bits[piece] << 32 | flag;
-        }
-    }
-    // Reads the pieces of a value; no branch and no look at what came, so that several reads travel together.
-    __device__ __forceinline__ void read(long long tile, long long row, int value, word seen[PIECES]) const {
-#pragma unroll
-        for (int piece = 0; piece < PIECES; ++piece) {
-            seen[piece] = *at(tile, row, value * PIECES + piece);
-        }
-    }
-};
-
-// The flag of a value, or 0 if a piece of it is still missing.
-__device__ __forceinline__ unsigned flag_of(const word seen[PIECES]) {
-    unsigned flag = (unsigned)seen[0];
-#pragma unroll
-    for (int piece = 1; piece < PIECES; ++piece) {
-        flag = (unsigned)seen[piece] == flag ? flag : 0;
-    }
-    return flag;
-}
-
-__device__ __forceinline__ real value_of(const word seen[PIECES]) {
-    unsigned bits[PIECES];
-#pragma unroll
-    for (int piece = 0; piece < PIECES; ++piece) {
-        bits[piece] = (unsigned)(seen[piece] >> 32);
-    }
-    return *reinterpret_cast<const real*>(bits);
-}
-
 struct Window {                                 // what a warp saw: [row][distance], distance 0 is the tile right before
     Span total[ROWS_EACH][WINDOW];
 };
 
 // The state before `tile` in row `row`; the lanes with the same lane % ROWS_EACH share a row. All lanes must come.
-__device__ __forceinline__ real look_back(const Board& board, long long tile, long long row, real begin, Window& window) {
+__device__ __forceinline__ real look_back(const Board<2>& board, long long tile, long long row, real begin, Window& window) {
     const int lane = threadIdx.x % 32;
     const int column = lane % ROWS_EACH;
     const int helper = lane / ROWS_EACH;
@@ -155,7 +103,7 @@ void scan_lookback(const element* __restrict__ a, const element* __restrict__ x,
     const Problem task = {a, x, h, out, da, begin, end, initial, marks, before,
                           {a_batch, a_time, a_channel}, {x_batch, x_time, x_channel}, {h_batch, h_time, h_channel},
                           {out_batch, out_time, out_channel}, batches, channels, length, flags};
-    const Board board = {words, tiles, batches * channels};
+    const Board<2> board = {words, tiles, batches * channels};
 
     if (threadIdx.x == 0) {
         drawn = atomicAdd(tickets, (word)1);

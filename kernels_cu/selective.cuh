@@ -12,8 +12,12 @@
 //            VECTOR (elements in one access of u, delta, z), TABLE (of B, C),
 //            TIME_INNER (1: neighbours in memory are neighbouring steps; 0: channels),
 //            PACKED (starts and finishes inside a row, padding), GATED (there is a z),
-//            FIXED_B, FIXED_C (one B or C for all steps, (channels, states)), and an element.
+//            FIXED_B, FIXED_C (one B or C for all steps, (channels, states)), and an element. Also STATES_FIT, if it is known
+//            to be 1: every place for a state is one, so nobody need ask while the kernel runs.
 #pragma once
+#if !defined(STATES_FIT)
+#define STATES_FIT 0
+#endif
 #include "selective_element.cuh"
 
 constexpr int WIDTH = LANES * OWN;                          // places for states
@@ -109,10 +113,24 @@ __device__ __forceinline__ Two softplus_and_slope(float x) {
 }
 #endif
 
-// Sums of four steps over the LANES threads of a channel. Each exchange halves what a thread still holds, so four sums cost
-// 3 shuffles instead of 8 (LANES = 4). Afterwards value[i] of lane l is the sum of step summed_step(l, i), i < SUMS_LEFT.
+// Where a thread sits in the forward and in totals. Threads of one channel are APART lanes from each other: lanes i and i^1
+// of a warp are two channels and own the same states, lanes i and i^2 one channel. So whatever a warp reads of a step,
+// whether B and C or what the channels bring, neighbours ask for one address, and a read of 16 bytes serves 16 lanes in one
+// turn of the banks instead of 8 (with LANES = 32 there is but one channel in a warp).
+constexpr int APART = LANES < 32 ? 2 : 1;
+
+__device__ __forceinline__ int lane_of_thread() { return (int)threadIdx.x / APART % LANES; }    // which of its channel's
+
+__device__ __forceinline__ int channel_of_thread() {        // in the block, in units of MANY
+    return (int)threadIdx.x / (LANES * APART) * APART + (int)threadIdx.x % APART;
+}
+
+// Sums of four steps over the LANES threads of a channel, which are BETWEEN lanes apart. Each exchange halves what a thread
+// still holds, so four sums cost 3 shuffles instead of 8 (LANES = 4). Afterwards value[i] of lane l is the sum of step
+// summed_step(l, i), i < SUMS_LEFT.
 constexpr int SUMS_LEFT = LANES == 1 ? 4 : LANES == 2 ? 2 : 1;
 
+template <int BETWEEN = 1>
 __device__ __forceinline__ void sum_lanes(real value[FOUR], int lane) {
     if (LANES >= 2) {
         const bool odd = lane & 1;
@@ -120,18 +138,18 @@ __device__ __forceinline__ void sum_lanes(real value[FOUR], int lane) {
         for (int i = 0; i < 2; ++i) {
             const real send = odd ? value[2 * i] : value[2 * i + 1];
             const real keep = odd ? value[2 * i + 1] : value[2 * i];
-            value[i] = keep + __shfl_xor_sync(0xffffffffu, send, 1);
+            value[i] = keep + __shfl_xor_sync(0xffffffffu, send, BETWEEN);
         }
     }
     if (LANES >= 4) {
         const bool high = lane & 2;
         const real send = high ? value[0] : value[1];
         const real keep = high ? value[1] : value[0];
-        value[0] = keep + __shfl_xor_sync(0xffffffffu, send, 2);
+        value[0] = keep + __shfl_xor_sync(0xffffffffu, send, 2 * BETWEEN);
     }
 #pragma unroll
     for (int reach = 4; reach < LANES; reach *= 2) {
-        value[0] += __shfl_xor_sync(0xffffffffu, value[0], reach);
+        value[0] += __shfl_xor_sync(0xffffffffu, value[0], reach * BETWEEN);
     }
 }
 
@@ -207,6 +225,15 @@ __device__ __forceinline__ constexpr int items_of() {
 template <int STEPS, int ACROSS>
 __device__ __forceinline__ constexpr bool evenly_spaced() {
     return THREADS % (TIME_INNER ? STEPS / VECTOR : (ACROSS + VECTOR - 1) / VECTOR) == 0;
+}
+
+// From a thread's first access of a tile to its access number `item`, in elements.
+template <int STEPS, int ACROSS>
+__device__ __forceinline__ long long beside(int item, long long time, long long channel) {
+    const Spot first = spot_of<STEPS, ACROSS>(0), spot = spot_of<STEPS, ACROSS>(item);
+    return evenly_spaced<STEPS, ACROSS>()
+        ? item * (THREADS / (TIME_INNER ? STEPS / VECTOR : (ACROSS + VECTOR - 1) / VECTOR)) * (TIME_INNER ? channel : time)
+        : (spot.t - first.t) * time + (spot.c - first.c) * channel;
 }
 
 // A thread's accesses of one tensor, one after another: an addition each instead of a product of strides.
@@ -367,8 +394,13 @@ struct alignas(16) Four {
 // number `first`. Where every place for a state is one, they are read and written as a vector.
 __device__ __forceinline__ Owned read_states(const real* from, long long at, int first, int states, bool present) {
     Owned value;
-    if (states % WIDTH == 0 && present) {
+    if ((STATES_FIT || states % WIDTH == 0) && present) {
         value = *reinterpret_cast<const Owned*>(from + at);
+    } else if (STATES_FIT) {
+#pragma unroll
+        for (int s = 0; s < OWN; ++s) {
+            value.at[s] = 0;
+        }
     } else {
 #pragma unroll
         for (int s = 0; s < OWN; ++s) {
@@ -379,9 +411,9 @@ __device__ __forceinline__ Owned read_states(const real* from, long long at, int
 }
 
 __device__ __forceinline__ void write_states(real* to, long long at, int first, int states, bool present, Owned value) {
-    if (states % WIDTH == 0 && present) {
+    if ((STATES_FIT || states % WIDTH == 0) && present) {
         *reinterpret_cast<Owned*>(to + at) = value;
-    } else {
+    } else if (!STATES_FIT) {
 #pragma unroll
         for (int s = 0; s < OWN; ++s) {
             if (present && first + s < states) {

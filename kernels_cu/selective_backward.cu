@@ -4,62 +4,79 @@
 //                w = sum_n g B,  q = sum_n a g h[t-1] A:   du = w delta + D dy,  d delta = w u + q  (softplus' on top)
 //                dA += a g h[t-1] delta,  dB = g delta u,  dC = dy h;   dz = dout y silu'(z),  dy = dout silu(z).
 // How        A block owns CHANNELS channels of one segment and walks its chunks from the last to the first:
-//            0  where states are saved SPAN chunks apart: run forward from the saved one to this chunk
-//            1  stage delta, delta*u, dy of the chunk
-//            2  forward from the chunk's saved state; keep the state before each TILE steps in shared memory
+//            1  stage delta, delta*u, dy of the chunk. Where states are saved SPAN chunks apart, its chunk and those between
+//               it and the saved state are one span: delta, delta*u of a span are staged once
+//            2  forward from the saved state to the chunk and through it; the state before each TILE steps stays in shared
+//               memory
 //            3  tiles from the last to the first: forward once more, now into registers, then back with g
 //            4  gradients of u, delta, z leave; each thread adds up what D and delta_bias get from its steps.
 //            Many states are taken WIDTH at a time: 2 and 3 run PARTS times, and w, q, y grow from part to part.
 //            dB and dC are sums over channels: over MANY in registers, over the channels of a warp through shared memory
 //            that no other warp touches (so 2 and 3 need no barrier), over warps once a chunk, over blocks by
 //            selective_sum. No atomics: every sum has one order, so the gradients are the same bits in every run.
-//            Where the parts of dB and dC would take much memory, segments are launched one after the other, from the
-//            last to the first, and g goes from one to the next through memory (`leave`).
+//            Where the parts of dB and dC would take much memory, the steps from `origin` to `end` are launched at a time,
+//            the last ones first, and g, dA ... go from one launch to the next through memory (`leave`). Their parts may
+//            lie in du and ddelta, at steps whose turn has not come.
 // Used in    ssmlab.selective_scan; notebook 07.   Oracle: autograd of the loop in float64.   Mapping: selective.cuh.
 //
-// Shared     dynamic, SHARED bytes: struct Layout.
+// Constants  HAND: steps whose dB and dC the threads of a warp hand each other at once; the fewer, the less shared memory.
+//            ALIKE 1: all (batch, length, channels) tensors have the same strides, so one place is computed for all.
+// Shared     dynamic, SHARED bytes: struct Layout. Registers are scarce: with three blocks on a multiprocessor a thread has
+//            168, and what does not fit goes to the L1 cache, which is what the blocks' shared memory leaves of 256 KB.
 // Work       a state and step: 2 exponentials (1 if every state was saved), about 20 other instructions.
-// Barriers   B1, B2 a chunk and part; B3 once; B0 once, where rows are packed once a chunk.
-// compile: -default-device -ftz=true -prec-div=false -DELEMENT_BFLOAT16 -DVECTOR=4 -DTABLE=4 -DTIME_INNER=0 -DPACKED=0 -DGATED=1 -DFIXED_B=0 -DFIXED_C=0 -DLANES=4 -DOWN=4 -DMANY=2 -DTHREADS=128 -DTILE=4 -DRESIDENT=3 -DPARTS=1 -DCHUNK=32 -DSPAN=2 -DEVERY=0 -DSHARED=76064
-// compile: -default-device -DELEMENT_DOUBLE -DVECTOR=1 -DTABLE=1 -DTIME_INNER=1 -DPACKED=1 -DGATED=0 -DFIXED_B=1 -DFIXED_C=0 -DLANES=2 -DOWN=4 -DMANY=1 -DTHREADS=32 -DTILE=4 -DRESIDENT=1 -DPARTS=3 -DCHUNK=32 -DSPAN=1 -DEVERY=1 -DBORDER_BFLOAT16 -DSHARED=46112
+// Barriers   B1, B2 a chunk and part; B3 once; B0 once, where rows are packed once a chunk, and then BP once a span.
+// compile: -default-device -ftz=true -prec-div=false -DELEMENT_BFLOAT16 -DVECTOR=4 -DTABLE=4 -DTIME_INNER=0 -DPACKED=0 -DGATED=1 -DFIXED_B=0 -DFIXED_C=0 -DLANES=4 -DOWN=4 -DMANY=2 -DTHREADS=128 -DTILE=4 -DRESIDENT=3 -DPARTS=1 -DCHUNK=32 -DSPAN=1 -DEVERY=0 -DHAND=2 -DSTATES_FIT=1 -DALIKE=1 -DSHARED=75808
+// compile: -default-device -ftz=true -prec-div=false -DELEMENT_BFLOAT16 -DVECTOR=4 -DTABLE=4 -DTIME_INNER=0 -DPACKED=0 -DGATED=1 -DFIXED_B=0 -DFIXED_C=0 -DLANES=4 -DOWN=4 -DMANY=2 -DTHREADS=128 -DTILE=4 -DRESIDENT=3 -DPARTS=4 -DCHUNK=16 -DSPAN=2 -DEVERY=0 -DHAND=4 -DSTATES_FIT=1 -DALIKE=1 -DSHARED=75808
+// compile: -default-device -DELEMENT_DOUBLE -DVECTOR=1 -DTABLE=1 -DTIME_INNER=1 -DPACKED=1 -DGATED=0 -DFIXED_B=1 -DFIXED_C=0 -DLANES=2 -DOWN=4 -DMANY=1 -DTHREADS=32 -DTILE=4 -DRESIDENT=1 -DPARTS=3 -DCHUNK=32 -DSPAN=1 -DEVERY=1 -DHAND=4 -DSTATES_FIT=0 -DALIKE=0 -DBORDER_BFLOAT16 -DSHARED=47136
 #include "selective.cuh"
 
 constexpr int GROUPS = THREADS / LANES;                     // thread groups; group i owns channels i * MANY ...
 constexpr int CHANNELS = GROUPS * MANY;
 constexpr int PITCH = CHANNELS + (TIME_INNER ? MANY : 4);   // keeps the steps that are written together in different banks
+constexpr int EVEN = TIME_INNER || PARTS == 1 ? PITCH : CHANNELS;   // the same of dy and y, where room is scarce
 constexpr int TILES = CHUNK / TILE;
 constexpr int ITEMS = items_of<CHUNK, CHANNELS>();
 constexpr int CELLS = cells_of<CHUNK>();
 constexpr int WARPS = THREADS / 32;
 constexpr int ROWS = 32 / LANES;                            // thread groups of a warp, over which it sums dB and dC
-constexpr int EXCHANGE = TILE * 2 * ROWS * WIDTH;           // what a warp's threads hand each other for it
+constexpr int EXCHANGE = HAND * 2 * ROWS * WIDTH;           // what a warp's threads hand each other for HAND steps of it
 constexpr int QUADS = WIDTH / FOUR;                         // sums of dB or dC of a step, four at a time
-constexpr int COLUMNS = (TILE * 2 * QUADS + 31) / 32;       // the fours that a thread makes of a tile
-constexpr bool WHOLE_COLUMNS = TILE * 2 * QUADS % 32 == 0;
+constexpr int LOT = HAND == TILE ? FOUR : 2, LOTS = WIDTH / LOT;    // the same, LOT at a time
+constexpr int COLUMNS = (HAND * 2 * LOTS + 31) / 32;        // the lots that a thread makes of HAND steps
+constexpr bool WHOLE_COLUMNS = HAND * 2 * LOTS % 32 == 0;
 constexpr int STRIDE = THREADS * VECTOR / CHANNELS;         // steps between two accesses of a thread, if ...
 constexpr bool SAME_CHANNELS = !TIME_INNER && evenly_spaced<CHUNK, CHANNELS>() && CHUNK % STRIDE == 0;
 constexpr int KEPT = SAME_CHANNELS ? 1 : ITEMS;             // sums of a thread over time, for dD and d delta_bias
 
+struct alignas(LOT * sizeof(real) < 16 ? LOT * sizeof(real) : 16) Lot {
+    real at[LOT];
+};
+
 struct Streams {                                            // the raw words of a thread's accesses of a chunk
     Raw<VECTOR> u[ITEMS], delta[ITEMS], dout[ITEMS], z[ITEMS];
+};
+
+struct Begin {                                              // what a thread begins a part of a chunk with, on its way
+    Owned A[MANY], g[MANY], dA[MANY];
 };
 
 static_assert(CHUNK % TILE == 0, "CHUNK: a multiple of TILE");
 static_assert(WIDTH % FOUR == 0 && TILE * LANES <= 16, "a tile's sums take the place of its warp's states");
 
 struct Layout {                                             // places in the dynamic shared memory, in reals
-    static constexpr int drive = 0;                                         // (delta, delta*u)
-    static constexpr int slope = drive + 2 * CHUNK * PITCH;                 // dy
-    static constexpr int tables = (slope + CHUNK * PITCH + 3) / 4 * 4;      // B, C
-    static constexpr int inner = tables + 2 * CHUNK * WIDTH;                // states before tiles 1, 2 ..., then sums
-    static constexpr int exchange = inner + (TILES - 1) * MANY * THREADS * OWN;
-    static constexpr int weights = exchange + WARPS * EXCHANGE;             // delta_bias, D
+    static constexpr int drive = 0;                                         // (delta, delta*u) of a span
+    static constexpr int slope = drive + 2 * SPAN * CHUNK * PITCH;          // dy
+    static constexpr int tables = (slope + CHUNK * EVEN + 3) / 4 * 4;       // B, C, chunk by chunk
+    static constexpr int inner = tables + 2 * SPAN * CHUNK * WIDTH;             // states before tiles, then sums
+    static constexpr int exchange = inner + TILES * MANY * THREADS * OWN;
+    static constexpr int totals = exchange + WARPS * EXCHANGE;              // what a thread adds up for D and delta_bias
+    static constexpr int weights = totals + (SAME_CHANNELS ? THREADS * VECTOR * 2 : 0);     // delta_bias, D
     static constexpr int apart = (weights + 2 * (CHANNELS + ABREAST) + 3) / 4 * 4;
-    static constexpr int found = PARTS > 1 ? apart : drive;                 // (w, q): with one part over what it read
+    static constexpr int found = apart;                                     // (w, q) of many parts; of one: over drive
     static constexpr int output = PARTS > 1 ? found + 2 * CHUNK * PITCH : slope;    // y before skip and gate
-    static constexpr int end = PARTS > 1 ? output + CHUNK * PITCH : apart;
+    static constexpr int end = PARTS > 1 ? output + CHUNK * EVEN : apart;
 };
-constexpr int SHARED_BYTES = Layout::end * (int)sizeof(real) + 2 * CHUNK * (int)sizeof(int);
+constexpr int SHARED_BYTES = Layout::end * (int)sizeof(real) + (PACKED ? 2 * SPAN * CHUNK * (int)sizeof(int) : 0);
 static_assert(SHARED_BYTES == SHARED, "SHARED: the launcher counts the same shared memory");
 
 extern "C" __global__ __launch_bounds__(THREADS, RESIDENT)
@@ -71,12 +88,11 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
                         const element* __restrict__ dout, const real* __restrict__ d_final,
                         element* __restrict__ du, element* __restrict__ ddelta, element* __restrict__ dz,
                         const real* __restrict__ enter, real* __restrict__ leave, real* __restrict__ carry,
-                        real* __restrict__ again,
                         real* __restrict__ d_initial, real* __restrict__ dA_part,
-                        real* __restrict__ dB_part, real* __restrict__ dC_part,
-                        real* __restrict__ sums_part,
+                        real* __restrict__ dB_part, real* __restrict__ dC_part, real* __restrict__ sums_part,
                         int length, int channels, int states, int groups, int softplus_on, int segment_steps, int segments,
-                        int first_segment, int segments_here, int batches,
+                        int first_segment, int segments_here, int origin, int end, long long part_batch,
+                        long long part_column,
                         long long u_batch, long long u_time, long long u_channel, long long delta_batch,
                         long long delta_time, long long delta_channel, long long z_batch, long long z_time,
                         long long z_channel, long long dout_batch, long long dout_time, long long dout_channel,
@@ -91,40 +107,53 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
     real* const inner = shared + Layout::inner;
     real* const bias = shared + Layout::weights;
     real* const skip = bias + CHANNELS + ABREAST;
-    Two* const found = reinterpret_cast<Two*>(shared + Layout::found);
     real* const output = shared + Layout::output;
     int* const starts = reinterpret_cast<int*>(shared + Layout::end);
-    int* const finishes = starts + CHUNK;
+    int* const finishes = starts + SPAN * CHUNK;
 
     Place place = place_of(blockIdx.x, channels, groups, CHANNELS, segments_here);
     place.segment += first_segment;
     const int lane = threadIdx.x % LANES;                   // which of the channel's threads
     const int mine = threadIdx.x / LANES * MANY;            // first channel inside the block
     const int warp = threadIdx.x / 32;
-    const int from = place.segment * segment_steps;         // this block's steps: from ... to - 1
-    const int to = segment_steps < length - from ? from + segment_steps : length;
+    const unsigned member = threadIdx.x % 32;               // of the warp
+    const int from = origin + (place.segment - first_segment) * segment_steps;  // this block's steps: from ... to - 1
+    const int to = segment_steps < end - from ? from + segment_steps : end;
+    const bool ending = to == length;                       // what arrives is the gradient of the final state
+    const bool resumes = leave && !ending;                  // g, and sums over steps, go on where a launch has left them
     const long long b = place.batch;
     const long long border_rows = (length + SPAN * CHUNK - 1) / (SPAN * CHUNK);     // saved states of a row
-    const long long again_row = b * segments + place.segment;
-    const long long state_row = (b * segments + place.segment) * channels + place.first;    // of adjoint and dA_part
     const long long column = place.first % (channels / groups) / CHANNELS;      // which block of the group
-    const long long part_from = first_segment * (long long)segment_steps;       // first step in dB_part and dC_part
-    const long long part_steps = min(segments_here * (long long)segment_steps, length - part_from);
+    const long long plane = (long long)channels * states;   // elements of a state of all channels
+    const long long own = (place.first + mine) * (long long)states + lane * OWN;    // this thread's first place in it
+    const long long segment_row = b * segments + place.segment;     // of adjoint, carry and dA_part
+    const long long table_row = (long long)groups * states;
+    const long long to_parts = b * part_batch + column * part_column + place.group * states - origin * table_row;
     real* const exchange = shared + Layout::exchange + warp * EXCHANGE;
     auto tile_sums = [&](int tile, int of) {                // dB and dC of a tile, summed over the channels of warp `of`
-        return tile == 0 ? shared + Layout::exchange + of * EXCHANGE
-                         : inner + ((tile - 1) * MANY * THREADS + of * 32) * OWN;
+        return inner + (tile * MANY * THREADS + of * 32) * OWN;
     };
 
-    const Strides u_at = {u_batch, u_time, u_channel}, delta_at = {delta_batch, delta_time, delta_channel};
-    const Strides z_at = {z_batch, z_time, z_channel}, dout_at = {dout_batch, dout_time, dout_channel};
-    const Strides du_at = {du_batch, du_time, du_channel}, ddelta_at = {ddelta_batch, ddelta_time, ddelta_channel};
-    const Strides dz_at = {dz_batch, dz_time, dz_channel};
+    const Strides u_at = {u_batch, u_time, u_channel};
+    auto strides_of = [&](long long batch, long long time, long long channel) {
+        return ALIKE ? u_at : Strides{batch, time, channel};
+    };
+    const Strides delta_at = strides_of(delta_batch, delta_time, delta_channel);
+    const Strides z_at = strides_of(z_batch, z_time, z_channel);
+    const Strides dout_at = strides_of(dout_batch, dout_time, dout_channel);
+    const Strides du_at = strides_of(du_batch, du_time, du_channel);
+    const Strides ddelta_at = strides_of(ddelta_batch, ddelta_time, ddelta_channel);
+    const Strides dz_at = strides_of(dz_batch, dz_time, dz_channel);
     for (int c = threadIdx.x; c < CHANNELS + ABREAST; c += THREADS) {
         bias[c] = delta_bias && c < place.count ? delta_bias[place.first + c] : real(0);
         skip[c] = D && c < place.count ? D[place.first + c] : real(0);
     }
-    Values<Two> totals[KEPT] = {};                          // what D and delta_bias get from this thread's accesses
+    // What D and delta_bias get from this thread's accesses. One sum for all of them waits in shared memory for step 4.
+    Values<Two> totals[KEPT] = {};
+    Values<Two>& waiting = reinterpret_cast<Values<Two>*>(shared + Layout::totals)[threadIdx.x];
+    if (SAME_CHANNELS) {
+        waiting = totals[0];
+    }
 
     // What a thread carries from chunk to chunk. With one part it stays in registers; with more it waits in memory.
     real rate[MANY][OWN], g[MANY][OWN], dA[MANY][OWN];
@@ -134,18 +163,29 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
     for (int j = 0; j < MANY; ++j) {
         present[j] = mine + j < place.count;
     }
-    auto fetch = [&](int n0, const real* arriving, long long row) {     // n0: the part's first state that is this thread's
+    auto place_in = [&](long long row, int j, int n0) {     // this thread's first state of channel j in an array of states
+        return row * plane + own + (j * states + n0 - lane * OWN);
+    };
+    // n0: the part's first state that is this thread's; row: of `arriving`; goes_on: a part of dA is there already
+    auto ask = [&](Begin& begin, int n0, const real* arriving, long long row, bool goes_on) {
+#pragma unroll
+        for (int j = 0; j < MANY; ++j) {
+            begin.A[j] = read_states(A, place_in(0, j, n0), n0, states, present[j]);
+            begin.g[j] = read_states(arriving, place_in(row, j, n0), n0, states, present[j] && arriving);
+            begin.dA[j] = read_states(dA_part, place_in(segment_row, j, n0), n0, states, present[j] && goes_on);
+        }
+    };
+    auto take = [&](const Begin& begin, int n0) {
 #pragma unroll
         for (int j = 0; j < MANY; ++j) {
             const long long channel = place.first + mine + j;
-            const Owned a_row = read_states(A, channel * states + n0, n0, states, present[j]);
-            const Owned g_row = read_states(arriving, (row + mine + j) * states + n0, n0, states, present[j] && arriving);
 #pragma unroll
             for (int s = 0; s < OWN; ++s) {
-                const bool exists = present[j] && n0 + s < states;
-                rate[j][s] = a_row.at[s] * LOG2E;
-                g[j][s] = g_row.at[s];
-                dA[j][s] = dB_own[j][s] = dC_own[j][s] = 0;
+                const bool exists = present[j] && (STATES_FIT || n0 + s < states);
+                rate[j][s] = begin.A[j].at[s] * LOG2E;
+                g[j][s] = begin.g[j].at[s];
+                dA[j][s] = begin.dA[j].at[s];
+                dB_own[j][s] = dC_own[j][s] = 0;
                 b_own[j][s] = FIXED_B && exists ? (real)B[channel * B_group + (n0 + s) * B_state] : real(0);
                 c_own[j][s] = FIXED_C && exists ? (real)C[channel * C_group + (n0 + s) * C_state] : real(0);
             }
@@ -160,11 +200,11 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
         write_states(to, at, n0, states, present[j], value);
     };
     auto deposit = [&](int n0, bool begins, bool ends) {    // begins: nothing is there yet; ends: g is at the first step
-        const bool add = PARTS > 1 && !begins;
+        const bool add = resumes || (PARTS > 1 && !begins);
 #pragma unroll
         for (int j = 0; j < MANY; ++j) {
-            const long long at = (state_row + mine + j) * states + n0;
-            put(dA_part, at, n0, j, dA[j], add);
+            const long long at = place_in(segment_row, j, n0);
+            put(dA_part, at, n0, j, dA[j], false);
             if (FIXED_B) {
                 put(dB_part, at, n0, j, dB_own[j], add);
             }
@@ -174,54 +214,51 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
             if (PARTS > 1) {
                 put(carry, at, n0, j, g[j], false);
             }
-            if (leave && ends && place.segment > 0) {       // the segment before is launched next
-                put(leave, at - (long long)channels * states, n0, j, g[j], false);
+            if (leave && ends && from > 0) {                // the steps before are launched next
+                put(leave, at, n0, j, g[j], false);
             }
-            if (!PACKED && ends && place.segment == 0) {
-                put(d_initial, (b * channels + place.first + mine + j) * states + n0, n0, j, g[j], false);
+            if (!PACKED && d_initial && ends && from == 0) {
+                put(d_initial, place_in(b, j, n0), n0, j, g[j], false);
             }
         }
-    };
-    auto place_in = [&](long long row, int j, int n0) {     // this thread's first state of channel j in an array of states
-        return (row * channels + place.first + mine + j) * states + n0;
     };
     auto initial_of = [&](int mark, int j, int n) {
         return initial && mark >= 0 && present[j] && n < states ? initial[place_in(mark, j, n)] : real(0);
     };
-    auto mark = [&](int first) {
+    auto mark = [&](int first, int place_of_chunk) {        // place_of_chunk: which of the span's chunks it is
         for (int t = threadIdx.x; PACKED && t < CHUNK; t += THREADS) {
-            starts[t] = t < to - first ? start[b * length + first + t] : PADDING;
-            finishes[t] = t < to - first ? finish[b * length + first + t] : -1;
-        }
-        if (PACKED) {
-            __syncthreads();                                // BP: the marks are there before anyone asks for them
+            starts[place_of_chunk * CHUNK + t] = t < to - first ? start[b * length + first + t] : PADDING;
+            finishes[place_of_chunk * CHUNK + t] = t < to - first ? finish[b * length + first + t] : -1;
         }
     };
-    // Loads the streams of a chunk: all, or those that the states need.
-    auto load = [&](auto whole, auto all, int first, Streams& raw) {
-        constexpr bool WHOLE = decltype(whole)::value && !PACKED, ALL = decltype(all)::value;
+    // Loads what is staged of a chunk: u and delta for its `drive`, dout and z for its `slope`.
+    auto load = [&](auto whole, auto with_drive, auto with_slope, int first, Streams& raw) {
+        constexpr bool WHOLE = decltype(whole)::value && !PACKED;
+        constexpr bool DRIVE = decltype(with_drive)::value, SLOPE = decltype(with_slope)::value;
         Walk<const element, CHUNK, CHANNELS> u_walk(u, u_at, place, first), delta_walk(delta, delta_at, place, first);
         Walk<const element, CHUNK, CHANNELS> dout_walk(dout, dout_at, place, first), z_walk(z, z_at, place, first);
 #pragma unroll
         for (int i = 0; i < ITEMS; ++i) {
             const Spot spot = spot_of<CHUNK, CHANNELS>(i);
-            raw.u[i] = load_pack<WHOLE>(u_walk.at, spot, to - first, place.count);
-            raw.delta[i] = load_pack<WHOLE>(delta_walk.at, spot, to - first, place.count);
-            u_walk.next(i);
-            delta_walk.next(i);
-            if (ALL) {
+            if (DRIVE) {
+                raw.u[i] = load_pack<WHOLE>(u_walk.at, spot, to - first, place.count);
+                raw.delta[i] = load_pack<WHOLE>(delta_walk.at, spot, to - first, place.count);
+                u_walk.next(i);
+                delta_walk.next(i);
+            }
+            if (SLOPE) {
                 raw.dout[i] = load_pack<WHOLE>(dout_walk.at, spot, to - first, place.count);
                 dout_walk.next(i);
             }
-            if (ALL && GATED) {
+            if (SLOPE && GATED) {
                 raw.z[i] = load_pack<WHOLE>(z_walk.at, spot, to - first, place.count);
                 z_walk.next(i);
             }
         }
     };
-    // Stages (delta, delta*u) of a chunk, and dy if there is `all`.
-    auto stage = [&](auto whole, auto all, int first, const Streams& raw) {
-        constexpr bool WHOLE = decltype(whole)::value && !PACKED, ALL = decltype(all)::value;
+    auto stage = [&](auto whole, auto with_drive, auto with_slope, int first, int place_of_chunk, const Streams& raw) {
+        constexpr bool WHOLE = decltype(whole)::value && !PACKED;
+        constexpr bool DRIVE = decltype(with_drive)::value, SLOPE = decltype(with_slope)::value;
 #pragma unroll
         for (int i = 0; i < ITEMS; ++i) {
             const Spot spot = spot_of<CHUNK, CHANNELS>(i);
@@ -233,66 +270,77 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
 #pragma unroll
                 for (int v = 0; v < VECTOR; ++v) {
                     const int t = step_of(spot, v);
-                    counts[v] = WHOLE || (first + t < to && !(PACKED && starts[t] == PADDING));
-                    const real before = raw.delta[i].of(v) + offset.of(v);
-                    const real step = softplus_on ? softplus(before) : before;
-                    pairs.at[v].x = counts[v] ? step : real(0);
-                    pairs.at[v].y = counts[v] ? step * raw.u[i].of(v) : real(0);
-                    slopes.at[v] = ALL && counts[v] ? raw.dout[i].of(v) : real(0);
+                    counts[v] = WHOLE || (first + t < to && !(PACKED && starts[place_of_chunk * CHUNK + t] == PADDING));
+                    if (DRIVE) {
+                        const real before = raw.delta[i].of(v) + offset.of(v);
+                        const real step = softplus_on ? softplus(before) : before;
+                        pairs.at[v].x = counts[v] ? step : real(0);
+                        pairs.at[v].y = counts[v] ? step * raw.u[i].of(v) : real(0);
+                    }
+                    slopes.at[v] = SLOPE && counts[v] ? raw.dout[i].of(v) : real(0);
                 }
-                if (ALL && GATED) {
+                if (SLOPE && GATED) {
 #pragma unroll
                     for (int v = 0; v < VECTOR; ++v) {
                         const real w = raw.z[i].of(v);
                         slopes.at[v] *= counts[v] ? w * sigmoid(w) : real(0);
                     }
                 }
-                put_values(drive, PITCH, spot, pairs);
-                if (ALL) {
-                    put_values(slope, PITCH, spot, slopes);
+                if (DRIVE) {
+                    put_values(drive + place_of_chunk * CHUNK * PITCH, PITCH, spot, pairs);
+                }
+                if (SLOPE) {
+                    put_values(slope, EVEN, spot, slopes);
                 }
             }
         }
     };
-    auto cell = [&](int i, int part_first) {
+    // B and C of a chunk, or B alone.
+    auto cell = [&](int i, int part_first, bool with_c) {
         Table b_at = {nullptr, 0, 0}, c_at = {nullptr, 0, 0};
 #if !FIXED_B
         b_at = {B + b * B_batch + place.group * B_group + part_first * B_state, B_time, B_state};
 #endif
 #if !FIXED_C
-        c_at = {C + b * C_batch + place.group * C_group + part_first * C_state, C_time, C_state};
+        if (with_c) {
+            c_at = {C + b * C_batch + place.group * C_group + part_first * C_state, C_time, C_state};
+        }
 #endif
         return cell_of<CHUNK>(b_at, c_at, i, states - part_first);
     };
-    auto load_tables = [&](int first, int part_first, Raw<TABLE> (&raw)[CELLS]) {
+    auto load_tables = [&](int first, int part_first, bool with_c, Raw<TABLE> (&raw)[CELLS]) {
 #pragma unroll
         for (int i = 0; i < CELLS; ++i) {
-            const Cell at = cell(i, part_first);
+            const Cell at = cell(i, part_first, with_c);
             raw[i] = load_cell<false>(at, first * (at.place < CHUNK * WIDTH ? B_time : C_time), to - first);
         }
     };
-    auto stage_tables = [&](const Raw<TABLE> (&raw)[CELLS]) {
+    auto stage_tables = [&](int place_of_chunk, bool with_c, const Raw<TABLE> (&raw)[CELLS]) {
 #pragma unroll
         for (int i = 0; i < CELLS; ++i) {
-            const Cell at = cell(i, 0);
-            stage_cell(tables, at, raw[i], !(PACKED && starts[at.t] == PADDING));
+            const Cell at = cell(i, 0, with_c);
+            stage_cell(tables + place_of_chunk * 2 * CHUNK * WIDTH, at, raw[i],
+                       !(PACKED && starts[place_of_chunk * CHUNK + at.t] == PADDING));
         }
     };
-    // Runs h through the first tiles of the staged chunk; with `keep` the state behind each tile stays in shared memory.
-    auto run_through = [&](real (&h)[MANY][OWN], int n0, int tiles, auto keep) {
+    // Runs h through the first tiles of a staged chunk; with `keep` the state behind each tile stays in shared memory.
+    auto run_through = [&](real (&h)[MANY][OWN], int n0, int place_of_chunk, int tiles, auto keep) {
+        const Two* const drive_here = drive + place_of_chunk * CHUNK * PITCH;
+        const real* const tables_here = tables + place_of_chunk * 2 * CHUNK * WIDTH;
+        const int* const starts_here = starts + place_of_chunk * CHUNK;
 #pragma unroll 1
         for (int tile = 0; tile < tiles; ++tile) {
 #pragma unroll
             for (int k = 0; k < TILE; ++k) {
                 const int t = tile * TILE + k;
-                const ManyTwo pair = *reinterpret_cast<const ManyTwo*>(drive + t * PITCH + mine);
-                const Owned b_now = *reinterpret_cast<const Owned*>(tables + t * WIDTH + lane * OWN);
+                const ManyTwo pair = *reinterpret_cast<const ManyTwo*>(drive_here + t * PITCH + mine);
+                const Owned b_now = *reinterpret_cast<const Owned*>(tables_here + t * WIDTH + lane * OWN);
 #pragma unroll
                 for (int j = 0; j < MANY; ++j) {
 #pragma unroll
                     for (int s = 0; s < OWN; ++s) {
-                        if (PACKED && starts[t] >= FROM_ZERO) {
-                            h[j][s] = initial_of(starts[t], j, n0 + s);
+                        if (PACKED && starts_here[t] >= FROM_ZERO) {
+                            h[j][s] = initial_of(starts_here[t], j, n0 + s);
                         }
                         h[j][s] = exp_2(pair.at[j].x * rate[j][s]) * h[j][s]
                                   + pair.at[j].y * (FIXED_B ? b_own[j][s] : b_now.at[s]);
@@ -306,111 +354,175 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
                 for (int s = 0; s < OWN; ++s) {
                     value.at[s] = h[j][s];
                 }
-                *reinterpret_cast<Owned*>(inner + ((tile * MANY + j) * THREADS + threadIdx.x) * OWN) = value;
+                *reinterpret_cast<Owned*>(inner + (((tile + 1) * MANY + j) * THREADS + threadIdx.x) * OWN) = value;
             }
         }
     };
 
     const int last = from + (to - from - 1) / CHUNK * CHUNK;    // the last chunk, which is the first to be worked on
-    const bool ending = place.segment == segments - 1;      // what arrives is the gradient of the final state
-    const real* const arriving = !ending ? enter : PACKED ? nullptr : d_final;
-    const long long arriving_row = ending ? b * channels + place.first : state_row;
+    const real* const arriving = !ending ? (leave ? leave : enter) : PACKED ? nullptr : d_final;
+    const long long arriving_row = ending ? b : segment_row;
     if (PARTS == 1) {
-        fetch(lane * OWN, arriving, arriving_row);
+        Begin begin;
+        ask(begin, lane * OWN, arriving, arriving_row, resumes);
+        take(begin, lane * OWN);
     }
     for (int first = last; first >= from && from < to; first -= CHUNK) {
         const int steps = to - first;                       // that exist
         const bool full = HAS_WHOLE && place.count == CHANNELS, all_here = full && steps >= CHUNK;
         const int chunk = first / CHUNK, behind = EVERY ? 0 : chunk % SPAN;     // chunks since the last saved state
-        auto saved = [&](int j, int n0, bool itself) {      // the last saved state; or this chunk's, if it has been run to
-            return itself ? read_states(again, place_in(again_row, j, n0), n0, states, present[j])
-                          : read_borders(borders, place_in(b * border_rows + chunk / SPAN, j, n0), n0, states, present[j]);
-        };
-        auto start_from = [&](real (&h)[MANY][OWN], int n0, bool itself) {
-#pragma unroll
-            for (int j = 0; j < MANY; ++j) {
-                const Owned value = saved(j, n0, itself);
-#pragma unroll
-                for (int s = 0; s < OWN; ++s) {
-                    h[j][s] = value.at[s];
-                }
-            }
-        };
+        const bool fresh = first == last || behind == SPAN - 1;     // nothing of this span has been staged yet
+        Two* const drive_here = drive + behind * CHUNK * PITCH;
+        const real* const tables_here = tables + behind * 2 * CHUNK * WIDTH;
+        const int* const starts_here = starts + behind * CHUNK;
+        const int* const finishes_here = finishes + behind * CHUNK;
+        Two* const found = PARTS > 1 ? reinterpret_cast<Two*>(shared + Layout::found) : drive_here;
         Streams raw;
-        Raw<TABLE> table_raw[CELLS];
         if (PACKED || first == last) {
             __syncthreads();                                // B0: weights are there; the last chunk is done with the marks
         }
 
-        // 0  forward from the last saved state to this chunk
-#pragma unroll 1
-        for (int early = first - behind * CHUNK; early < first; early += CHUNK) {
-            mark(early);
-            if (full) {
-                load(Whole(), Flag<false>(), early, raw);
-                stage(Whole(), Flag<false>(), early, raw);
-            } else {
-                load(Ragged(), Flag<false>(), early, raw);
-                stage(Ragged(), Flag<false>(), early, raw);
-            }
-#pragma unroll 1
-            for (int part = 0; part < PARTS; ++part) {
-                const int n0 = part * WIDTH + lane * OWN;
-                real h[MANY][OWN];
-                load_tables(early, part * WIDTH, table_raw);
-                stage_tables(table_raw);
-                __syncthreads();                            // BE: chunk and tables are staged
-                if (PARTS > 1) {
-                    fetch(n0, nullptr, 0);
-                }
-                start_from(h, n0, early > first - behind * CHUNK);
-                run_through(h, n0, TILES, Flag<false>());
-#pragma unroll
-                for (int j = 0; j < MANY; ++j) {
-                    put(again, place_in(again_row, j, n0), n0, j, h[j], false);
-                }
-                __syncthreads();                            // BF: it has been run through
-            }
-        }
-
         // 1  stage
-        mark(first);
-        load_tables(first, 0, table_raw);
-        if (all_here) {
-            load(Whole(), Flag<true>(), first, raw);
-            stage(Whole(), Flag<true>(), first, raw);
+        if (PACKED && fresh) {
+            for (int e = 0; e <= behind; ++e) {
+                mark(first - (behind - e) * CHUNK, e);
+            }
+            __syncthreads();                                // BP: the marks are there before anyone asks for them
+        }
+        Raw<TABLE> table_raw[SPAN][CELLS];
+        auto load_span_tables = [&](int part_first) {       // B of the chunks up to this one, and this one's C
+#pragma unroll
+            for (int e = 0; e < SPAN; ++e) {
+                if (e <= behind) {
+                    load_tables(first - (behind - e) * CHUNK, part_first, e == behind, table_raw[e]);
+                }
+            }
+        };
+        if (PARTS == 1) {                                   // with more, registers are too scarce to wait for them
+            load_span_tables(0);
+        }
+#pragma unroll 1
+        for (int e = 0; SPAN > 1 && fresh && e < behind; ++e) {     // the chunks that lead here from the saved state
+            const int early = first - (behind - e) * CHUNK;
+            if (full) {
+                load(Whole(), Flag<true>(), Flag<false>(), early, raw);
+                stage(Whole(), Flag<true>(), Flag<false>(), early, e, raw);
+            } else {
+                load(Ragged(), Flag<true>(), Flag<false>(), early, raw);
+                stage(Ragged(), Flag<true>(), Flag<false>(), early, e, raw);
+            }
+        }
+        auto stage_here = [&](auto with_drive) {
+            if (all_here) {
+                load(Whole(), with_drive, Flag<true>(), first, raw);
+                stage(Whole(), with_drive, Flag<true>(), first, behind, raw);
+            } else {
+                load(Ragged(), with_drive, Flag<true>(), first, raw);
+                stage(Ragged(), with_drive, Flag<true>(), first, behind, raw);
+            }
+        };
+        if (SPAN == 1 || fresh) {
+            stage_here(Flag<true>());
         } else {
-            load(Ragged(), Flag<true>(), first, raw);
-            stage(Ragged(), Flag<true>(), first, raw);
+            stage_here(Flag<false>());
         }
 
-#pragma unroll 1
-        for (int part = 0; part < PARTS; ++part) {
+        auto finish = [&](int part) {                       // the chunk's dB and dC of a part, and what goes on with it
             const int part_first = part * WIDTH, n0 = part_first + lane * OWN;
-            if (part > 0) {
-                load_tables(first, part_first, table_raw);
+            __syncthreads();                                // B2: w, q, y and the warps' dB and dC of the chunk are there
+            for (unsigned i = threadIdx.x; i < 2 * CHUNK * QUADS; i += THREADS) {
+                const bool second = i >= CHUNK * QUADS;     // dC
+                const int t = i / QUADS % CHUNK;
+                const int place_of_sum = ((t % TILE * 2 + second) * QUADS + i % QUADS) * FOUR;
+                Four sum = {};
+#pragma unroll
+                for (int w = 0; w < WARPS; ++w) {
+                    const Four more = *reinterpret_cast<const Four*>(tile_sums(t / TILE, w) + place_of_sum);
+#pragma unroll
+                    for (int s = 0; s < FOUR; ++s) {
+                        sum.at[s] += more.at[s];
+                    }
+                }
+                const int n = part_first + i % QUADS * FOUR;
+                if ((second ? C_MOVES : B_MOVES) && t < steps && (STATES_FIT || n < states)) {
+                    real* const to_part = (second ? dC_part : dB_part) + to_parts + (first + t) * table_row + n;
+                    if (STATES_FIT || states % FOUR == 0) {
+                        *reinterpret_cast<Four*>(to_part) = sum;
+                    } else {
+#pragma unroll
+                        for (int s = 0; s < FOUR; ++s) {
+                            if (n + s < states) {
+                                to_part[s] = sum.at[s];
+                            }
+                        }
+                    }
+                }
             }
-            stage_tables(table_raw);
+            if (PARTS > 1 || first == from) {
+                deposit(n0, first == last, first == from);
+            }
+        };
+#pragma unroll 1
+        for (int part = 0;; ++part) {
+            const int part_first = part * WIDTH, n0 = part_first + lane * OWN;
+            if (PARTS > 1) {
+                load_span_tables(part_first);
+            }
+            Begin begin;
+            if (PARTS > 1) {
+                const bool begins = first == last;
+                ask(begin, n0, begins ? arriving : carry, begins ? arriving_row : segment_row, resumes || !begins);
+            }
+            Owned state[MANY];                              // the saved one
+#pragma unroll
+            for (int j = 0; j < MANY && !EVERY; ++j) {
+                const long long place_there = place_in(b * border_rows + chunk / SPAN, j, n0);
+                state[j] = read_borders(borders, place_there, n0, states, present[j]);
+            }
+#pragma unroll
+            for (int e = 0; e < SPAN; ++e) {
+                if (e <= behind) {
+                    stage_tables(e, e == behind, table_raw[e]);
+                }
+            }
             __syncthreads();                                // B1: chunk and tables are staged
             if (PARTS > 1) {
-                fetch(n0, first == last ? arriving : carry, first == last ? arriving_row : state_row);
+                take(begin, n0);
             }
-
             // 2  forward from the saved state
             if (!EVERY) {
                 real h[MANY][OWN];
-                start_from(h, n0, behind > 0);
-                run_through(h, n0, TILES - 1, Flag<true>());
+#pragma unroll
+                for (int j = 0; j < MANY; ++j) {
+#pragma unroll
+                    for (int s = 0; s < OWN; ++s) {
+                        h[j][s] = state[j].at[s];
+                    }
+                }
+                for (int e = 0; e < behind; ++e) {
+                    run_through(h, n0, e, TILES, Flag<false>());
+                }
+#pragma unroll
+                for (int j = 0; j < MANY; ++j) {
+                    Owned value;
+#pragma unroll
+                    for (int s = 0; s < OWN; ++s) {
+                        value.at[s] = h[j][s];
+                    }
+                    *reinterpret_cast<Owned*>(inner + (j * THREADS + threadIdx.x) * OWN) = value;
+                }
+                run_through(h, n0, behind, TILES - 1, Flag<true>());
             }
 
             // 3  tiles from the last to the first
 #pragma unroll 1
             for (int tile = TILES - 1; tile >= 0; --tile) {
+                const int tile_first = tile * TILE;
                 real before[MANY][OWN];                     // the state before the tile
                 real a[TILE][MANY][OWN], now[TILE][MANY][OWN];
 #pragma unroll
                 for (int j = 0; j < MANY; ++j) {
-                    const int t = first + tile * TILE - 1;
+                    const int t = first + tile_first - 1;
                     Owned value;
 #pragma unroll
                     for (int s = 0; s < OWN; ++s) {
@@ -423,35 +535,53 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
                         } else if (t < 0 && initial && !PACKED) {
                             value = read_states(initial, place_in(b, j, n0), n0, states, present[j]);
                         }
-                    } else if (tile > 0) {
-                        const int slot = ((tile - 1) * MANY + j) * THREADS + (int)threadIdx.x;
-                        value = *reinterpret_cast<const Owned*>(inner + slot * OWN);
                     } else {
-                        value = saved(j, n0, behind > 0);
+                        value = *reinterpret_cast<const Owned*>(inner + ((tile * MANY + j) * THREADS + threadIdx.x) * OWN);
                     }
 #pragma unroll
                     for (int s = 0; s < OWN; ++s) {
                         before[j][s] = value.at[s];
                     }
                 }
+                // Each thread adds up some columns of dB and dC over the warp's groups. Neighbouring columns of dB and dC
+                // lie in the same banks, so dC takes each pair of groups the other way round.
+                Lot sum[TILE / HAND][COLUMNS];
+                auto add_up_warp = [&](Lot (&sum)[COLUMNS]) {
+#pragma unroll
+                    for (int c = 0; c < COLUMNS; ++c) {
+                        const unsigned i = c * 32 + member, twist = i / LOTS % 2 * WIDTH;
+                        const real* const column_at = exchange + i / LOTS * (ROWS * WIDTH) + i % LOTS * LOT;
+                        const real* const even = column_at + twist;
+                        const real* const odd = column_at + (twist ^ WIDTH);
+#pragma unroll
+                        for (int row = 0; row < ROWS && (WHOLE_COLUMNS || i < HAND * 2 * LOTS); row += 2) {
+                            const Lot x = *reinterpret_cast<const Lot*>(even + row * WIDTH);
+                            const Lot y = *reinterpret_cast<const Lot*>(odd + row * WIDTH);
+#pragma unroll
+                            for (int n = 0; n < LOT; ++n) {
+                                sum[c].at[n] = row == 0 ? x.at[n] + y.at[n] : sum[c].at[n] + (x.at[n] + y.at[n]);
+                            }
+                        }
+                    }
+                };
                 real y_left[TILE / FOUR][MANY][SUMS_LEFT];
 #pragma unroll
                 for (int quad = 0; quad < TILE / FOUR; ++quad) {
                     real y_sums[MANY][FOUR];
 #pragma unroll
                     for (int k = quad * FOUR; k < quad * FOUR + FOUR; ++k) {
-                        const int t = tile * TILE + k;
-                        const ManyTwo pair = *reinterpret_cast<const ManyTwo*>(drive + t * PITCH + mine);
-                        const Owned b_now = *reinterpret_cast<const Owned*>(tables + t * WIDTH + lane * OWN);
-                        const Owned c_now = *reinterpret_cast<const Owned*>(tables + (CHUNK + t) * WIDTH + lane * OWN);
+                        const int t = tile_first + k;
+                        const ManyTwo pair = *reinterpret_cast<const ManyTwo*>(drive_here + t * PITCH + mine);
+                        const Owned b_now = *reinterpret_cast<const Owned*>(tables_here + t * WIDTH + lane * OWN);
+                        const Owned c_now = *reinterpret_cast<const Owned*>(tables_here + (CHUNK + t) * WIDTH + lane * OWN);
 #pragma unroll
                         for (int j = 0; j < MANY; ++j) {
                             real y = 0;
 #pragma unroll
                             for (int s = 0; s < OWN; ++s) {
                                 real left = k == 0 ? before[j][s] : now[k == 0 ? 0 : k - 1][j][s];
-                                if (PACKED && starts[t] >= FROM_ZERO) {
-                                    left = initial_of(starts[t], j, n0 + s);
+                                if (PACKED && starts_here[t] >= FROM_ZERO) {
+                                    left = initial_of(starts_here[t], j, n0 + s);
                                 }
                                 a[k][j][s] = exp_2(pair.at[j].x * rate[j][s]);
                                 now[k][j][s] = a[k][j][s] * left + pair.at[j].y * (FIXED_B ? b_own[j][s] : b_now.at[s]);
@@ -474,11 +604,11 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
                     real w_sums[MANY][FOUR], q_sums[MANY][FOUR];
 #pragma unroll
                     for (int k = quad * FOUR + FOUR - 1; k >= quad * FOUR; --k) {
-                        const int t = tile * TILE + k;
-                        const ManyTwo pair = *reinterpret_cast<const ManyTwo*>(drive + t * PITCH + mine);
-                        const Many dy = *reinterpret_cast<const Many*>(slope + t * PITCH + mine);
-                        const Owned b_now = *reinterpret_cast<const Owned*>(tables + t * WIDTH + lane * OWN);
-                        const Owned c_now = *reinterpret_cast<const Owned*>(tables + (CHUNK + t) * WIDTH + lane * OWN);
+                        const int t = tile_first + k;
+                        const ManyTwo pair = *reinterpret_cast<const ManyTwo*>(drive_here + t * PITCH + mine);
+                        const Many dy = *reinterpret_cast<const Many*>(slope + t * EVEN + mine);
+                        const Owned b_now = *reinterpret_cast<const Owned*>(tables_here + t * WIDTH + lane * OWN);
+                        const Owned c_now = *reinterpret_cast<const Owned*>(tables_here + (CHUNK + t) * WIDTH + lane * OWN);
                         Owned dB, dC;
 #pragma unroll
                         for (int s = 0; s < OWN; ++s) {
@@ -489,13 +619,13 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
                             real w = 0, q = 0;
 #pragma unroll
                             for (int s = 0; s < OWN; ++s) {
-                                const bool exists = present[j] && n0 + s < states;
+                                const bool exists = present[j] && (STATES_FIT || n0 + s < states);
                                 real left = k == 0 ? before[j][s] : now[k == 0 ? 0 : k - 1][j][s];
-                                if (PACKED && starts[t] >= FROM_ZERO) {
-                                    left = initial_of(starts[t], j, n0 + s);
+                                if (PACKED && starts_here[t] >= FROM_ZERO) {
+                                    left = initial_of(starts_here[t], j, n0 + s);
                                 }
-                                if (PACKED && finishes[t] >= 0 && d_final && exists) {
-                                    g[j][s] += d_final[place_in(finishes[t], j, n0 + s)];
+                                if (PACKED && finishes_here[t] >= 0 && d_final && exists) {
+                                    g[j][s] += d_final[place_in(finishes_here[t], j, n0 + s)];
                                 }
                                 const real gain = g[j][s] + (FIXED_C ? c_own[j][s] : c_now.at[s]) * dy.at[j];
                                 w += gain * (FIXED_B ? b_own[j][s] : b_now.at[s]);
@@ -505,9 +635,9 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
                                 const real through = g[j][s] * left;
                                 q += through * rate[j][s];
                                 dA[j][s] += through * pair.at[j].x;
-                                if (PACKED && starts[t] >= FROM_ZERO) {     // what arrives at a start stays there
-                                    if (d_initial && starts[t] >= 0 && exists) {
-                                        d_initial[place_in(starts[t], j, n0 + s)] = g[j][s];
+                                if (PACKED && starts_here[t] >= FROM_ZERO) {     // what arrives at a start stays there
+                                    if (d_initial && starts_here[t] >= 0 && exists) {
+                                        d_initial[place_in(starts_here[t], j, n0 + s)] = g[j][s];
                                     }
                                     g[j][s] = 0;
                                 }
@@ -515,10 +645,15 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
                             w_sums[j][k - quad * FOUR] = w;
                             q_sums[j][k - quad * FOUR] = q;
                         }
-                        real* const row = exchange + (threadIdx.x % 32) * OWN;      // the warp's thread groups, in order
+                        real* const row = exchange + member * OWN;      // the warp's thread groups, in order
                         if (B_MOVES || C_MOVES) {
-                            *reinterpret_cast<Owned*>(row + (2 * k) * ROWS * WIDTH) = dB;
-                            *reinterpret_cast<Owned*>(row + (2 * k + 1) * ROWS * WIDTH) = dC;
+                            *reinterpret_cast<Owned*>(row + (2 * (k % HAND)) * ROWS * WIDTH) = dB;
+                            *reinterpret_cast<Owned*>(row + (2 * (k % HAND) + 1) * ROWS * WIDTH) = dC;
+                            if (k % HAND == 0) {
+                                __syncwarp();               // all threads of the warp have handed over theirs
+                                add_up_warp(sum[k / HAND]);
+                                __syncwarp();               // the parts are read: others may take their place
+                            }
                         }
                     }
 #pragma unroll
@@ -526,10 +661,12 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
                         sum_lanes(w_sums[j], lane);
                         sum_lanes(q_sums[j], lane);
                     }
-                    __syncwarp();                           // the warp has read what is overwritten next, and handed over dB, dC
+                    if (!B_MOVES && !C_MOVES) {
+                        __syncwarp();                       // the warp has read what is overwritten next
+                    }
 #pragma unroll
                     for (int i = 0; i < SUMS_LEFT; ++i) {
-                        const int at = (tile * TILE + quad * FOUR + summed_step(lane, i)) * PITCH + mine;
+                        const int at_step = tile_first + quad * FOUR + summed_step(lane, i), at = at_step * PITCH + mine;
                         if (lane < FOUR) {
                             ManyTwo both;
                             Many y;
@@ -540,7 +677,7 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
                             }
                             if (PARTS > 1 && part > 0) {
                                 const ManyTwo sum = *reinterpret_cast<const ManyTwo*>(found + at);
-                                const Many y_sum = *reinterpret_cast<const Many*>(output + at);
+                                const Many y_sum = *reinterpret_cast<const Many*>(output + at_step * EVEN + mine);
 #pragma unroll
                                 for (int j = 0; j < MANY; ++j) {
                                     both.at[j] = Two{both.at[j].x + sum.at[j].x, both.at[j].y + sum.at[j].y};
@@ -549,82 +686,34 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
                             }
                             *reinterpret_cast<ManyTwo*>(found + at) = both;
                             if (GATED) {
-                                *reinterpret_cast<Many*>(output + at) = y;
+                                *reinterpret_cast<Many*>(output + at_step * EVEN + mine) = y;
                             }
                         }
                     }
                 }
-                // The warp's dB and dC of the tile: each thread adds up four columns over the warp's groups. Neighbouring
-                // columns of dB and dC lie in the same banks, so dC takes each pair of groups the other way round.
                 if (B_MOVES || C_MOVES) {
-                    Four sum[COLUMNS];
 #pragma unroll
-                    for (int c = 0; c < COLUMNS; ++c) {
-                        const int i = c * 32 + (int)threadIdx.x % 32;
-                        const int twist = i / QUADS % 2 * WIDTH;
-                        const real* const even = exchange + i / QUADS * ROWS * WIDTH + i % QUADS * FOUR + twist;
-                        const real* const odd = even + WIDTH - 2 * twist;
-#pragma unroll
-                        for (int row = 0; row < ROWS && (WHOLE_COLUMNS || i < TILE * 2 * QUADS); row += 2) {
-                            const Four x = *reinterpret_cast<const Four*>(even + row * WIDTH);
-                            const Four y = *reinterpret_cast<const Four*>(odd + row * WIDTH);
-#pragma unroll
-                            for (int n = 0; n < FOUR; ++n) {
-                                sum[c].at[n] = row == 0 ? x.at[n] + y.at[n] : sum[c].at[n] + (x.at[n] + y.at[n]);
-                            }
-                        }
-                    }
-                    __syncwarp();                           // the parts are read: sums, and the next tile's, may follow
-#pragma unroll
-                    for (int c = 0; c < COLUMNS; ++c) {
-                        const int i = c * 32 + (int)threadIdx.x % 32;
-                        if (WHOLE_COLUMNS || i < TILE * 2 * QUADS) {
-                            *reinterpret_cast<Four*>(tile_sums(tile, warp) + i * FOUR) = sum[c];
+                    for (int c = 0; c < COLUMNS * (TILE / HAND); ++c) {
+                        const unsigned i = c % COLUMNS * 32 + member;
+                        if (WHOLE_COLUMNS || i < HAND * 2 * LOTS) {
+                            *reinterpret_cast<Lot*>(tile_sums(tile, warp) + (c / COLUMNS * HAND * 2 * LOTS + i) * LOT)
+                                = sum[c / COLUMNS][c % COLUMNS];
                         }
                     }
                 }
             }
-            if (part == PARTS - 1) {                        // on their way while the sums are made
-                if (all_here) {
-                    load(Whole(), Flag<true>(), first, raw);
-                } else {
-                    load(Ragged(), Flag<true>(), first, raw);
-                }
+            if (part == PARTS - 1) {
+                break;
             }
-            __syncthreads();                                // B2: w, q, y and the warps' dB and dC of the chunk are there
-            for (int i = threadIdx.x; i < 2 * CHUNK * QUADS; i += THREADS) {
-                const bool second = i >= CHUNK * QUADS;     // dC
-                const int t = i / QUADS % CHUNK, n = part_first + i % QUADS * FOUR;
-                if ((second ? C_MOVES : B_MOVES) && t < steps && n < states) {
-                    const int place_of_sum = ((t % TILE * 2 + second) * QUADS + i % QUADS) * FOUR;
-                    Four sum = {};
-#pragma unroll
-                    for (int w = 0; w < WARPS; ++w) {
-                        const Four more = *reinterpret_cast<const Four*>(tile_sums(t / TILE, w) + place_of_sum);
-#pragma unroll
-                        for (int s = 0; s < FOUR; ++s) {
-                            sum.at[s] += more.at[s];
-                        }
-                    }
-                    real* const to_part = (second ? dC_part : dB_part)
-                                          + (((column * batches + b) * part_steps + first - part_from + t) * groups
-                                             + place.group) * states + n;
-                    if (states % FOUR == 0) {
-                        *reinterpret_cast<Four*>(to_part) = sum;
-                    } else {
-#pragma unroll
-                        for (int s = 0; s < FOUR; ++s) {
-                            if (n + s < states) {
-                                to_part[s] = sum.at[s];
-                            }
-                        }
-                    }
-                }
-            }
-            if (PARTS > 1 || first == from) {
-                deposit(n0, first == last, first == from);
-            }
+            finish(part);
         }
+        // For step 4, on their way while the sums are made. Behind the loop: in it they would take registers all the time.
+        if (all_here) {
+            load(Whole(), Flag<true>(), Flag<true>(), first, raw);
+        } else {
+            load(Ragged(), Flag<true>(), Flag<true>(), first, raw);
+        }
+        finish(PARTS - 1);
 
         // 4  gradients of u, delta and z
         auto write = [&](auto whole) {
@@ -644,11 +733,11 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
                 real dy[VECTOR];
 #pragma unroll
                 for (int v = 0; v < VECTOR; ++v) {
-                    counts[v] = WHOLE || (step_of(spot, v) < steps && !(PACKED && starts[step_of(spot, v)] == PADDING));
+                    counts[v] = WHOLE || (step_of(spot, v) < steps && !(PACKED && starts_here[step_of(spot, v)] == PADDING));
                     dy[v] = counts[v] ? raw.dout[i].of(v) : real(0);
                 }
                 if (GATED) {
-                    const Values<real> summed = values_at(output, PITCH, spot);     // y before skip and gate
+                    const Values<real> summed = values_at(output, EVEN, spot);      // y before skip and gate
                     Pack<VECTOR> dz_out;
 #pragma unroll
                     for (int v = 0; v < VECTOR; ++v) {
@@ -662,6 +751,9 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
                     dz_walk.next(i);
                 }
                 Pack<VECTOR> du_out, ddelta_out;
+                if (SAME_CHANNELS && i == 0) {
+                    totals[0] = waiting;
+                }
 #pragma unroll
                 for (int v = 0; v < VECTOR; ++v) {
                     const real value = raw.u[i].of(v);
@@ -679,6 +771,9 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
                 store_pack<WHOLE>(ddelta_walk.at, spot, steps, place.count, ddelta_out);
                 du_walk.next(i);
                 ddelta_walk.next(i);
+            }
+            if (SAME_CHANNELS) {
+                waiting = totals[0];
             }
         };
         if (all_here) {
@@ -704,7 +799,8 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
             for (int t = 0; t < (SAME_CHANNELS ? STRIDE : CHUNK); ++t) {
                 sum += i % 2 ? drive[t * PITCH + c].y : drive[t * PITCH + c].x;
             }
-            sums_part[((b * segments + place.segment) * 2 + i % 2) * channels + place.first + c] = sum;
+            real& there = sums_part[(segment_row * 2 + i % 2) * channels + place.first + c];
+            there = resumes ? there + sum : sum;
         }
     }
 }

@@ -34,7 +34,7 @@ void selective_link(const real* __restrict__ product, real* __restrict__ total, 
             if (k + i < segments) {
                 const long long segment = descending ? segments - 1 - (k + i) : k + i;
                 total[at + segment * row] = carried;
-                carried = p[i] == real(0) ? b[i] : p[i] * carried + b[i];
+                carried = p[i] == real(0) || carried == real(0) ? b[i] : p[i] * carried + b[i];
             }
         }
     }

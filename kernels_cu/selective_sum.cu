@@ -2,7 +2,8 @@
 //
 // What       dB, dC from one part a block of channels, or, where B or C is fixed, like dA; dA (channels, states), and dD
 //            with d delta_bias (2, channels), from one part a batch row and segment. Always in the same order.
-//            A launch may hold some steps of each row only: part_row elements of the row_length in dB and dC.
+//            A launch may hold some steps of each row only: part_row elements of the row_length in dB and dC. Their parts lie
+//            part_column apart, and the rows of a part part_batch.
 // Used in    ssmlab.selective_scan; notebook 07.
 //
 // Mapping    a thread adds up VECTOR neighbours i of one of the four. With MANY_PARTS parts or more, 8 rows of 32 threads
@@ -45,7 +46,8 @@ void selective_sum(const real* __restrict__ dB_part, const real* __restrict__ dC
                    const real* __restrict__ weights_part, TableElement<FIXED_B>::type* __restrict__ dB,
                    TableElement<FIXED_C>::type* __restrict__ dC, real* __restrict__ dA, real* __restrict__ weights,
                    long long rows, long long columns, long long dB_count, long long dC_count, long long dA_count,
-                   long long weights_count, long long part_row, long long row_length, long long row_first) {
+                   long long weights_count, long long part_row, long long row_length, long long row_first,
+                   long long part_batch, long long part_column) {
     __shared__ alignas(16) Sum sums[ROWS][32];
     long long block = blockIdx.x;                           // counts down to this block's place in the array that it takes
     auto add_up = [&](const real* part, auto* out, long long parts, long long count, bool in_rows) {
@@ -55,11 +57,13 @@ void selective_sum(const real* __restrict__ dB_part, const real* __restrict__ dC
         const long long blocks = (count + across - 1) / across;
         if (block >= 0 && block < blocks) {
             const long long i = block * across + (shared_work ? threadIdx.x % 32 : threadIdx.x) * VECTOR;
+            const real* const first = part + (in_rows ? i / part_row * part_batch + i % part_row : i);
+            const long long next = in_rows ? part_column : count;
             Sum sum = {};
             if (i < count) {
 #pragma unroll 4
                 for (long long p = row; p < parts; p += apart) {
-                    sum.add(*reinterpret_cast<const Sum*>(part + p * count + i));
+                    sum.add(*reinterpret_cast<const Sum*>(first + p * next));
                 }
             }
             if (shared_work) {

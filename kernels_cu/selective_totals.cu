@@ -3,13 +3,20 @@
 // ADJOINT    0: the state, from left to right:   h -> a h + delta u B
 //            1: its gradient, from right to left: x -> a (x + C dy), with dy = dout silu(z)
 // First of two passes for rows that are too few to fill the machine: all segments run at the same time, then selective_link
-// walks through their totals. The last segment's (with ADJOINT the first's) nobody asks for: it is left out. The product of a segment's decays is one exponential: exp(A sum delta).
+// walks through their totals. The last segment's (with ADJOINT the first's) nobody asks for: it is left out. The product
+// of a segment's decays is one exponential: exp(A sum delta).
+//
+// Walk       from the end where the state leaves into the segment: the factor of what a step brings is one exponential of
+//            the delta it has yet to pass, total = sum over steps of exp(A (delta behind the step)) delta u B. No step waits
+//            for another, and the walk ends where all factors of a block have come to 0: what lies beyond, be it NaN, is
+//            multiplied by 0 and not looked at. When that is depends on the data (delta A = -0.05: after 2000 steps), so a
+//            segment may as well be walked through to its other end. Not without softplus, as then delta may be negative.
 // Used in    ssmlab.selective_scan; notebooks 05, 06.   Mapping: selective.cuh.
 //
 // Shared     TILE * CHANNELS * 2 reals and TILE * WIDTH * 2, static.
 // Work       a state and step: 1 exponential, 2 multiplies, 1 multiply-add. It costs the exponentials a second time.
 // Barriers   B0, B1 a tile.
-// compile: -default-device -ftz=true -prec-div=false -DELEMENT_BFLOAT16 -DVECTOR=4 -DTABLE=4 -DTIME_INNER=0 -DPACKED=0 -DGATED=1 -DFIXED_B=0 -DFIXED_C=0 -DLANES=4 -DOWN=4 -DMANY=2 -DTHREADS=128 -DTILE=16 -DRESIDENT=4 -DUNROLL=1 -DADJOINT=0
+// compile: -default-device -ftz=true -prec-div=false -DELEMENT_BFLOAT16 -DVECTOR=4 -DTABLE=4 -DTIME_INNER=0 -DPACKED=0 -DGATED=1 -DFIXED_B=0 -DFIXED_C=0 -DLANES=4 -DOWN=4 -DMANY=1 -DTHREADS=128 -DTILE=32 -DRESIDENT=4 -DUNROLL=2 -DADJOINT=0
 // compile: -default-device -ftz=true -prec-div=false -DELEMENT_HALF -DVECTOR=1 -DTABLE=1 -DTIME_INNER=1 -DPACKED=1 -DGATED=0 -DFIXED_B=1 -DFIXED_C=0 -DLANES=8 -DOWN=4 -DMANY=1 -DTHREADS=128 -DTILE=16 -DRESIDENT=1 -DUNROLL=2 -DADJOINT=1
 #include "selective.cuh"
 
@@ -20,6 +27,7 @@ constexpr int CELLS = cells_of<TILE>();
 constexpr int AT_ONCE = 4 * UNROLL;                         // steps that the compiler may interleave
 constexpr bool USES_Z = ADJOINT && GATED;
 constexpr bool FIXED = ADJOINT ? FIXED_C : FIXED_B;
+constexpr real NOTHING = sizeof(real) == 8 ? -1080 : -150;  // exp_2 of anything below is 0, subnormal numbers included
 
 extern "C" __global__ __launch_bounds__(THREADS, RESIDENT)
 void selective_totals(const element* __restrict__ input, const element* __restrict__ delta, const real* __restrict__ A,
@@ -40,48 +48,35 @@ void selective_totals(const element* __restrict__ input, const element* __restri
 
     Place place = place_of(blockIdx.x, channels, groups, CHANNELS, segments - 1);
     place.segment += ADJOINT;
-    const int lane = threadIdx.x % LANES;
-    const int mine = threadIdx.x / LANES * MANY;            // first channel inside the block
+    const int lane = lane_of_thread();
+    const int mine = channel_of_thread() * MANY;            // first channel inside the block
     const int from = place.segment * segment_steps;
     const int to = segment_steps < length - from ? from + segment_steps : length;
     const int tiles = from < to ? (to - from + TILE - 1) / TILE : 0;
-    auto first_of = [&](int turn) { return from + (ADJOINT ? tiles - 1 - turn : turn) * TILE; };
+    auto first_of = [&](int turn) { return from + (ADJOINT ? turn : tiles - 1 - turn) * TILE; };
 
-    const Strides input_at = {input_batch, input_time, input_channel};
-    const Strides delta_at = {delta_batch, delta_time, delta_channel}, z_at = {z_batch, z_time, z_channel};
+    // Where each access starts; all of them move on by a tile at a time.
+    const long long hop = ADJOINT ? TILE : -TILE;
+    const element *input_from[ITEMS], *delta_from[ITEMS], *z_from[ITEMS];
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+        const Spot spot = spot_of<TILE, CHANNELS>(i);
+        input_from[i] = input + Strides{input_batch, input_time, input_channel}.of(place, first_of(0), spot);
+        delta_from[i] = delta + Strides{delta_batch, delta_time, delta_channel}.of(place, first_of(0), spot);
+        z_from[i] = USES_Z ? z + Strides{z_batch, z_time, z_channel}.of(place, first_of(0), spot) : nullptr;
+    }
     Table b_at = {nullptr, 0, 0}, c_at = {nullptr, 0, 0};
 #if !FIXED_B && !ADJOINT
-    b_at = {B + place.batch * B_batch + place.group * B_group, B_time, B_state};
+    b_at = {B + place.batch * B_batch + place.group * B_group + first_of(0) * B_time, B_time, B_state};
 #endif
 #if !FIXED_C && ADJOINT
-    c_at = {C + place.batch * C_batch + place.group * C_group, C_time, C_state};
+    c_at = {C + place.batch * C_batch + place.group * C_group + first_of(0) * C_time, C_time, C_state};
 #endif
-    const long long table_time = ADJOINT ? C_time : B_time;
-
-    for (int c = threadIdx.x; c < CHANNELS + ABREAST; c += THREADS) {
-        bias[c] = delta_bias && c < place.count ? delta_bias[place.first + c] : real(0);
-    }
-    auto exists = [&](int j, int s) { return mine + j < place.count && lane * OWN + s < states; };
-    auto state_at = [&](long long row, int j, int s) {
-        return (row * channels + place.first + mine + j) * states + lane * OWN + s;
-    };
-    real rate[MANY][OWN], h[MANY][OWN], own[MANY][OWN];
-    real elapsed[MANY];                                     // sums of delta
+    Cell cells[CELLS];
 #pragma unroll
-    for (int j = 0; j < MANY; ++j) {
-        elapsed[j] = 0;
-#pragma unroll
-        for (int s = 0; s < OWN; ++s) {
-            const long long weight = ADJOINT ? (place.first + mine + j) * C_group + (lane * OWN + s) * C_state
-                                             : (place.first + mine + j) * B_group + (lane * OWN + s) * B_state;
-            rate[j][s] = exists(j, s) ? A[state_at(0, j, s)] * LOG2E : real(0);
-            h[j][s] = own[j][s] = 0;
-            if (FIXED && exists(j, s)) {
-                own[j][s] = ADJOINT ? (real)C[weight] : (real)B[weight];
-            }
-        }
+    for (int i = 0; i < CELLS; ++i) {
+        cells[i] = cell_of<TILE>(b_at, c_at, i, states);
     }
-    bool cut = false;                                       // a sequence starts inside: nothing passes through
 
     Raw<VECTOR> input_raw[ITEMS], delta_raw[ITEMS], z_raw[ITEMS];
     Raw<TABLE> table_raw[CELLS];
@@ -90,15 +85,19 @@ void selective_totals(const element* __restrict__ input, const element* __restri
 #pragma unroll
         for (int i = 0; i < ITEMS; ++i) {
             const Spot spot = spot_of<TILE, CHANNELS>(i);
-            input_raw[i] = load_pack<WHOLE>(input + input_at.of(place, first, spot), spot, to - first, place.count);
-            delta_raw[i] = load_pack<WHOLE>(delta + delta_at.of(place, first, spot), spot, to - first, place.count);
+            input_raw[i] = load_pack<WHOLE>(input_from[i], spot, to - first, place.count);
+            delta_raw[i] = load_pack<WHOLE>(delta_from[i], spot, to - first, place.count);
             if (USES_Z) {
-                z_raw[i] = load_pack<WHOLE>(z + z_at.of(place, first, spot), spot, to - first, place.count);
+                z_raw[i] = load_pack<WHOLE>(z_from[i], spot, to - first, place.count);
+                z_from[i] += hop * z_time;
             }
+            input_from[i] += hop * input_time;
+            delta_from[i] += hop * delta_time;
         }
 #pragma unroll
         for (int i = 0; i < CELLS; ++i) {
-            table_raw[i] = load_cell<WHOLE>(cell_of<TILE>(b_at, c_at, i, states), first * table_time, to - first);
+            table_raw[i] = load_cell<WHOLE>(cells[i], 0, to - first);
+            cells[i].from += cells[i].from ? hop * (ADJOINT ? C_time : B_time) : 0;
         }
     };
     auto is_whole = [&](int first) { return HAS_WHOLE && to - first >= TILE && place.count == CHANNELS; };
@@ -109,6 +108,41 @@ void selective_totals(const element* __restrict__ input, const element* __restri
             load(Ragged(), first_of(turn));
         }
     };
+    load_tile(0);                                           // on its way while the weights are fetched
+
+    auto exists = [&](int j, int s) { return mine + j < place.count && lane * OWN + s < states; };
+    auto state_at = [&](long long row, int j, int s) {
+        return (row * channels + place.first + mine + j) * states + lane * OWN + s;
+    };
+    real rate[MANY][OWN], h[MANY][OWN], own[MANY][OWN];
+    real elapsed[MANY], slowest[MANY];                      // sums of delta; rate of the state that decays most slowly
+#pragma unroll
+    for (int j = 0; j < MANY; ++j) {
+        elapsed[j] = slowest[j] = 0;
+#pragma unroll
+        for (int s = 0; s < OWN; ++s) {
+            const long long weight = ADJOINT ? (place.first + mine + j) * C_group + (lane * OWN + s) * C_state
+                                             : (place.first + mine + j) * B_group + (lane * OWN + s) * B_state;
+            rate[j][s] = exists(j, s) ? A[state_at(0, j, s)] : real(0);
+            h[j][s] = own[j][s] = 0;
+            if (FIXED && exists(j, s)) {
+                own[j][s] = ADJOINT ? (real)C[weight] : (real)B[weight];
+            }
+        }
+    }
+    for (int c = threadIdx.x; c < CHANNELS + ABREAST; c += THREADS) {
+        bias[c] = delta_bias && c < place.count ? delta_bias[place.first + c] : real(0);
+    }
+#pragma unroll
+    for (int j = 0; j < MANY; ++j) {
+#pragma unroll
+        for (int s = 0; s < OWN; ++s) {
+            rate[j][s] *= LOG2E;
+            slowest[j] = exists(j, s) && (s == 0 || rate[j][s] > slowest[j]) ? rate[j][s] : slowest[j];
+        }
+    }
+    bool cut = false;                                       // a sequence starts inside: nothing passes through
+
     auto stage = [&](auto whole, int first) {
         constexpr bool WHOLE = decltype(whole)::value && !PACKED;
 #pragma unroll
@@ -140,12 +174,55 @@ void selective_totals(const element* __restrict__ input, const element* __restri
         }
 #pragma unroll
         for (int i = 0; i < CELLS; ++i) {
-            const Cell cell = cell_of<TILE>(b_at, c_at, i, states);
-            stage_cell(tables, cell, table_raw[i], !(PACKED && starts[cell.t] == PADDING));
+            stage_cell(tables, cells[i], table_raw[i], !(PACKED && starts[cells[i].t] == PADDING));
         }
     };
 
-    load_tile(0);
+    // One tile of the walk. GROWS: where A > 0 (or delta < 0) a factor may be infinite; what is 0 stays 0 even then.
+    auto walk = [&](auto grows) {
+        constexpr bool GROWS = decltype(grows)::value;
+#pragma unroll AT_ONCE
+        for (int k = 0; k < TILE; ++k) {
+            const int t = ADJOINT ? k : TILE - 1 - k;
+            if (PACKED && (cut || (ADJOINT && starts[t] >= FROM_ZERO))) {
+                cut = true;                                 // all threads of the block agree
+                break;
+            }
+            const ManyTwo pair = *reinterpret_cast<const ManyTwo*>(drive + t * PITCH + mine);
+            const Owned now = *reinterpret_cast<const Owned*>(tables + ((ADJOINT ? TILE : 0) + t) * WIDTH + lane * OWN);
+#pragma unroll
+            for (int j = 0; j < MANY; ++j) {
+                elapsed[j] += ADJOINT ? pair.at[j].x : real(0);
+#pragma unroll
+                for (int s = 0; s < OWN; ++s) {
+                    real brought = pair.at[j].y * (FIXED ? own[j][s] : now.at[s]);
+                    if (ADJOINT && PACKED && finishes[t] >= 0 && d_final && exists(j, s)) {
+                        brought += d_final[state_at(finishes[t], j, s)];
+                    }
+                    h[j][s] += GROWS && brought == real(0) ? real(0) : exp_2(elapsed[j] * rate[j][s]) * brought;
+                }
+                elapsed[j] += ADJOINT ? real(0) : pair.at[j].x;
+            }
+            if (PACKED && !ADJOINT && starts[t] >= FROM_ZERO) {     // a sequence starts here: nothing earlier passes
+                cut = true;
+                for (int j = 0; j < MANY; ++j) {
+                    for (int s = 0; s < OWN; ++s) {
+                        if (initial && starts[t] >= 0 && exists(j, s)) {
+                            const real given = initial[state_at(starts[t], j, s)];
+                            h[j][s] += given == real(0) ? real(0) : exp_2(elapsed[j] * rate[j][s]) * given;
+                        }
+                    }
+                }
+            }
+        }
+    };
+    bool grows = !softplus_on;
+#pragma unroll
+    for (int j = 0; j < MANY; ++j) {
+        grows = grows || !(slowest[j] <= real(0));
+    }
+    bool over = false;                                      // whatever this thread has not seen yet is multiplied by 0
+
     for (int turn = 0; turn < tiles; ++turn) {
         const int first = first_of(turn);
         for (int t = threadIdx.x; PACKED && t < TILE; t += THREADS) {
@@ -162,45 +239,30 @@ void selective_totals(const element* __restrict__ input, const element* __restri
         }
         __syncthreads();                                    // B0: the tile is staged
         load_tile(turn + 1);
-#pragma unroll AT_ONCE
-        for (int k = 0; k < TILE; ++k) {
-            const int t = ADJOINT ? TILE - 1 - k : k;
-            const ManyTwo pair = *reinterpret_cast<const ManyTwo*>(drive + t * PITCH + mine);
-            const Owned now = *reinterpret_cast<const Owned*>(tables + ((ADJOINT ? TILE : 0) + t) * WIDTH + lane * OWN);
-            const bool starting = PACKED && starts[t] >= FROM_ZERO;
-            cut = cut || starting;
-#pragma unroll
-            for (int j = 0; j < MANY; ++j) {
-                elapsed[j] += pair.at[j].x;
-#pragma unroll
-                for (int s = 0; s < OWN; ++s) {
-                    const real factor = FIXED ? own[j][s] : now.at[s];
-                    if (ADJOINT) {
-                        if (PACKED && finishes[t] >= 0 && d_final && exists(j, s)) {
-                            h[j][s] += d_final[state_at(finishes[t], j, s)];
-                        }
-                        h[j][s] = starting ? real(0) : exp_2(pair.at[j].x * rate[j][s]) * (h[j][s] + pair.at[j].y * factor);
-                    } else {
-                        if (starting) {
-                            const bool given = initial && starts[t] >= 0 && exists(j, s);
-                            h[j][s] = given ? initial[state_at(starts[t], j, s)] : real(0);
-                        }
-                        h[j][s] = exp_2(pair.at[j].x * rate[j][s]) * h[j][s] + pair.at[j].y * factor;
-                    }
-                }
-            }
+        if (grows) {
+            walk(Flag<true>());
+        } else if (!over) {
+            walk(Flag<false>());
         }
-        __syncthreads();                                    // B1: the tile and its marks have been read
+        over = cut || !grows;
+#pragma unroll
+        for (int j = 0; j < MANY; ++j) {
+            over = over && (cut || !exists(j, 0) || slowest[j] * elapsed[j] < NOTHING);
+        }
+        if (__syncthreads_and(over)) {                      // B1: the tile and its marks have been read
+            break;
+        }
     }
 #pragma unroll
     for (int j = 0; j < MANY; ++j) {
+        Owned passes, adds;
 #pragma unroll
         for (int s = 0; s < OWN; ++s) {
-            if (exists(j, s)) {
-                const long long at = state_at(place.batch * segments + place.segment, j, s);
-                product[at] = cut ? real(0) : exp_2(elapsed[j] * rate[j][s]);
-                total[at] = h[j][s];
-            }
+            passes.at[s] = cut ? real(0) : exp_2(elapsed[j] * rate[j][s]);
+            adds.at[s] = h[j][s];
         }
+        const long long at = state_at(place.batch * segments + place.segment, j, 0);
+        write_states(product, at, lane * OWN, states, mine + j < place.count, passes);
+        write_states(total, at, lane * OWN, states, mine + j < place.count, adds);
     }
 }

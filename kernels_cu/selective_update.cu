@@ -5,21 +5,26 @@
 //            begins from zeros: its slot is written and not read.
 // Used in    ssmlab.selective_state_update; notebook 10.   Oracle: one step of ssmlab.reference.selective_scan.
 //
-// Mapping    LANES threads share a channel, each owns OWN states; a thread takes its channel in ROWS rows, so that A is read
-//            once for them and ROWS states are on their way at the same time.
-// Global     the state in and out, 2 * N * sizeof(state) a row and channel, is nearly all there is.
+// Mapping    a block takes CHANNELS channels of one row. LANES threads share MANY channels, and each owns OWN states of every
+//            one of them; what there is one of for a channel (x, dt, z, y, softplus, the gate) is the affair of one thread,
+//            which tells the others. So a warp reads and writes 32 * 16 bytes that lie side by side, MANY times.
+// Global     the state in and out, 2 * N * sizeof(state) a row and channel, is nearly all there is. A is read anew by each
+//            row, from the L2 cache.
+// Time       with many rows, DRAM; with few, the latency of one load, or of two where there are slots: so all loads are
+//            sent before the first is waited for, and there is no division in front of them unless there are groups.
 // Barriers   none.
-// Needs      LANES, OWN (a power of two), ROWS, THREADS, WIDE (states in vectors), TABLE_WIDE (A, B and C too),
-//            INDEX_INT (indices are ints), KNOWN (there is a `known`), an element, and STATE_FLOAT, STATE_DOUBLE, STATE_HALF
-//            or STATE_BFLOAT16.
-// compile: -default-device -DELEMENT_BFLOAT16 -DSTATE_FLOAT -DLANES=4 -DOWN=4 -DROWS=4 -DTHREADS=128 -DWIDE=1 -DTABLE_WIDE=1 -DINDEX_INT=0 -DKNOWN=0
-// compile: -default-device -DELEMENT_FLOAT -DSTATE_BFLOAT16 -DLANES=2 -DOWN=8 -DROWS=1 -DTHREADS=128 -DWIDE=0 -DTABLE_WIDE=0 -DINDEX_INT=1 -DKNOWN=1
+// Needs      LANES, OWN and MANY (powers of two, MANY up to LANES), THREADS, WIDE (states lie dense in a slot, x, dt and z
+//            along the channels), TABLE_WIDE (A, B and C in vectors), GATED (there is a z), GROUPED (there are groups),
+//            SLOTS (bytes of an index; 0: row i has slot i), KNOWN (there is a `known`), an element, and STATE_FLOAT,
+//            STATE_DOUBLE, STATE_HALF or STATE_BFLOAT16.
+// Grid       x: the columns of blocks of all groups; y and z: the rows.
+// compile: -default-device -DELEMENT_BFLOAT16 -DSTATE_FLOAT -DLANES=4 -DOWN=4 -DMANY=4 -DTHREADS=64 -DWIDE=1 -DTABLE_WIDE=1 -DGATED=1 -DGROUPED=0 -DSLOTS=0 -DKNOWN=0
+// compile: -default-device -DELEMENT_FLOAT -DSTATE_BFLOAT16 -DLANES=2 -DOWN=8 -DMANY=2 -DTHREADS=128 -DWIDE=0 -DTABLE_WIDE=0 -DGATED=0 -DGROUPED=1 -DSLOTS=4 -DKNOWN=1
 #include "selective_element.cuh"
 
-constexpr int MANY = 1, VECTOR = 1, TABLE = 1, TILE = 4;    // what selective.cuh asks for and this kernel has no use for
+constexpr int VECTOR = 1, TABLE = 1, TILE = 4;              // what selective.cuh asks for and this kernel has no use for
 #define TIME_INNER 0
 #define PACKED 0
-#define GATED 0
 #define FIXED_B 0
 #define FIXED_C 0
 #include "selective.cuh"
@@ -44,7 +49,7 @@ __device__ __forceinline__ real from_state(state_element value) { return __bfloa
 __device__ __forceinline__ state_element to_state(real value) { return __float2bfloat16_rn(value); }
 #endif
 
-#if INDEX_INT
+#if SLOTS == 4
 typedef int slot_index;
 #else
 typedef long long slot_index;
@@ -67,6 +72,34 @@ struct alignas(TOGETHER * sizeof(real) < 16 ? TOGETHER * sizeof(real) : 16) Rate
     real at[TOGETHER];
 };
 
+constexpr int ACROSS = 32 / LANES;                          // channels side by side in an access of a warp
+constexpr int CHANNELS = THREADS / LANES * MANY;            // of a block
+static_assert(MANY >= 1 && MANY <= LANES && (MANY & (MANY - 1)) == 0, "MANY: a power of two up to LANES");
+
+// Sums of MANY values over the LANES threads of a channel. Each exchange halves what a thread still holds; afterwards
+// value[0] of a lane is sum number lane % MANY.
+__device__ __forceinline__ void sum_many(real value[MANY], int lane) {
+#pragma unroll
+    for (int reach = 1; reach < LANES; reach *= 2) {
+        if (reach < MANY) {
+            const bool odd = lane & reach;
+#pragma unroll
+            for (int i = 0; i < MANY / (2 * reach); ++i) {
+                const real send = odd ? value[2 * i] : value[2 * i + 1];
+                const real keep = odd ? value[2 * i + 1] : value[2 * i];
+                value[i] = keep + __shfl_xor_sync(0xffffffffu, send, reach);
+            }
+        } else {
+            value[0] += __shfl_xor_sync(0xffffffffu, value[0], reach);
+        }
+    }
+}
+
+// What the owner of channel m of the LANES threads knows.
+__device__ __forceinline__ real told_by(int m, real value) {
+    return MANY == 1 ? value : __shfl_sync(0xffffffffu, value, m, LANES);
+}
+
 extern "C" __global__ __launch_bounds__(THREADS)
 void selective_update(state_element* __restrict__ state, const element* __restrict__ x, const element* __restrict__ dt,
                       const real* __restrict__ A, const element* __restrict__ B, const element* __restrict__ C,
@@ -77,127 +110,124 @@ void selective_update(state_element* __restrict__ state, const element* __restri
                       long long state_state, long long x_row, long long x_channel, long long dt_row, long long dt_channel,
                       long long z_row, long long z_channel, long long B_row, long long B_group, long long B_state,
                       long long C_row, long long C_group, long long C_state) {
-    constexpr int CHANNELS = THREADS / LANES;
-    const int columns = (channels + CHANNELS - 1) / CHANNELS;
+    const int in_group = GROUPED ? channels / groups : channels;
+    const int columns = (in_group + CHANNELS - 1) / CHANNELS;
+    const int group = GROUPED ? (int)blockIdx.x / columns : 0;
     const int lane = threadIdx.x % LANES;
-    const int channel = blockIdx.x % columns * CHANNELS + threadIdx.x / LANES;
-    const long long first_row = (long long)(blockIdx.x / columns) * ROWS;
-    const bool present = channel < channels;
-    const int group = present ? channel / (channels / groups) : 0;
+    const int inside = ((int)blockIdx.x - group * columns) * CHANNELS + (int)threadIdx.x / 32 * (ACROSS * MANY)
+                     + (int)threadIdx.x % 32 / LANES;       // place in the group of the first of MANY channels
+    const int first = group * in_group + inside;            // that channel; the others are ACROSS apart
+    const bool exists = inside + lane % MANY * ACROSS < in_group;
+    const int mine = exists ? first + lane % MANY * ACROSS : channels - 1;    // whose x, dt, z and y are this thread's
+    const long long place = (long long)blockIdx.z * gridDim.y + blockIdx.y;
+    const long long row = place < rows ? place : rows - 1;
 
-    // All loads of all rows first: a thread has ROWS states and the rest of their rows on the way at the same time.
-    bool real_row[ROWS];
-    States h[ROWS][PIECES];
-    state_element* at[ROWS];
-    Raw<TOGETHER> b_raw[ROWS][PIECES], c_raw[ROWS][PIECES];
-    Raw<1> x_raw[ROWS], dt_raw[ROWS], z_raw[ROWS];
+    // Loads come first, and none waits for another but for its slot. Where a row or channel is missing, what belongs to
+    // the last one is read once more, so that no branch lies between them; only states are left alone.
+    real rate[MANY][OWN];
+    bool there[MANY];
 #pragma unroll
-    for (int r = 0; r < ROWS; ++r) {
-        const long long row = first_row + r;
-        const long long slot = present && row < rows ? (indices ? indices[row] : row) : -1;
-        real_row[r] = slot >= 0;
-        at[r] = state + (slot >= 0 ? slot * state_slot : 0) + channel * state_channel;
-        if (!real_row[r]) {
-            continue;
-        }
-        const bool fresh = KNOWN && !known[row];
+    for (int m = 0; m < MANY; ++m) {
+        there[m] = inside + m * ACROSS < in_group;
+        const real* const from = A + (long long)(first + m * ACROSS) * (TABLE_WIDE ? LANES * OWN : states);
 #pragma unroll
         for (int p = 0; p < PIECES; ++p) {
-            if (fresh) {                                    // skipped, not multiplied by 0: 0 * NaN is NaN
+            Rates rates;
 #pragma unroll
-                for (int i = 0; i < TOGETHER; ++i) {
-                    h[r][p].at[i] = to_state(real(0));
-                }
-            } else if (WIDE) {
-                h[r][p] = *reinterpret_cast<const States*>(at[r] + state_of(lane, p * TOGETHER));
-            } else {
-#pragma unroll
-                for (int i = 0; i < TOGETHER; ++i) {
-                    const int n = state_of(lane, p * TOGETHER + i);
-                    h[r][p].at[i] = n < states ? at[r][n * state_state] : to_state(real(0));
-                }
+            for (int i = 0; i < TOGETHER; ++i) {
+                const int n = state_of(lane, p * TOGETHER + i);
+                rates.at[i] = !TABLE_WIDE && there[m] && n < states ? from[n] : real(0);
             }
-            if (TABLE_WIDE) {
-                const int n = state_of(lane, p * TOGETHER);
-                b_raw[r][p] = *reinterpret_cast<const Raw<TOGETHER>*>(B + row * B_row + group * B_group + n);
-                c_raw[r][p] = *reinterpret_cast<const Raw<TOGETHER>*>(C + row * C_row + group * C_group + n);
+            if (TABLE_WIDE && there[m]) {
+                rates = *reinterpret_cast<const Rates*>(from + state_of(lane, p * TOGETHER));
+            }
+#pragma unroll
+            for (int i = 0; i < TOGETHER; ++i) {
+                rate[m][p * TOGETHER + i] = rates.at[i] * LOG2E;
             }
         }
-        x_raw[r] = *reinterpret_cast<const Raw<1>*>(x + row * x_row + channel * x_channel);
-        dt_raw[r] = *reinterpret_cast<const Raw<1>*>(dt + row * dt_row + channel * dt_channel);
-        if (z && lane == 0) {
-            z_raw[r] = *reinterpret_cast<const Raw<1>*>(z + row * z_row + channel * z_channel);
+    }
+    const real bias = dt_bias ? dt_bias[mine] : real(0);
+    const real skip = D ? D[mine] : real(0);
+    const long long slot = SLOTS ? indices[row] : row;
+    const bool real_row = slot >= 0 && place < rows;
+    const bool fresh = KNOWN && !known[row];                // begins from zeros, not from a product with 0: 0 * NaN is NaN
+    const long long channel_step = WIDE ? LANES * OWN : state_channel;
+    state_element* const at = state + (slot >= 0 ? slot * state_slot : 0) + first * channel_step;
+    States h[MANY][PIECES];
+#pragma unroll
+    for (int m = 0; m < MANY; ++m) {
+        const state_element* const from = at + m * ACROSS * channel_step;
+        const bool read = real_row && there[m] && !fresh;
+#pragma unroll
+        for (int p = 0; p < PIECES; ++p) {
+#pragma unroll
+            for (int i = 0; i < TOGETHER; ++i) {
+                const int n = state_of(lane, p * TOGETHER + i);
+                h[m][p].at[i] = !WIDE && read && n < states ? from[n * state_state] : to_state(real(0));
+            }
+            if (WIDE && read) {
+                h[m][p] = *reinterpret_cast<const States*>(from + state_of(lane, p * TOGETHER));
+            }
         }
     }
-    real rate[OWN];
+    const element* const b_row = B + row * B_row + group * B_group;
+    const element* const c_row = C + row * C_row + group * C_group;
+    Raw<TOGETHER> b_raw[PIECES], c_raw[PIECES];
+    if (TABLE_WIDE) {
 #pragma unroll
-    for (int p = 0; p < PIECES; ++p) {
-        const real* const from = A + (long long)channel * states;
-        Rates rates;
-        if (TABLE_WIDE && present) {
-            rates = *reinterpret_cast<const Rates*>(from + state_of(lane, p * TOGETHER));
-        }
-#pragma unroll
-        for (int i = 0; i < TOGETHER; ++i) {
-            const int n = state_of(lane, p * TOGETHER + i);
-            const real one = TABLE_WIDE ? rates.at[i] : present && n < states ? from[n] : real(0);
-            rate[p * TOGETHER + i] = one * LOG2E;
+        for (int p = 0; p < PIECES; ++p) {
+            b_raw[p] = *reinterpret_cast<const Raw<TOGETHER>*>(b_row + state_of(lane, p * TOGETHER));
+            c_raw[p] = *reinterpret_cast<const Raw<TOGETHER>*>(c_row + state_of(lane, p * TOGETHER));
         }
     }
-    const real bias = present && dt_bias ? dt_bias[channel] : real(0);
-    const real skip = present && D ? D[channel] : real(0);
+    Raw<1> x_raw, dt_raw, z_raw;
+    x_raw = *reinterpret_cast<const Raw<1>*>(x + row * x_row + mine * (WIDE ? 1 : x_channel));
+    dt_raw = *reinterpret_cast<const Raw<1>*>(dt + row * dt_row + mine * (WIDE ? 1 : dt_channel));
+    if (GATED) {
+        z_raw = *reinterpret_cast<const Raw<1>*>(z + row * z_row + mine * (WIDE ? 1 : z_channel));
+    }
 
+    const real value = x_raw.of(0);
+    real step = dt_raw.of(0) + bias;
+    step = softplus_on ? softplus(step) : step;
+    const real drive = step * value;
+    real sum[MANY];
 #pragma unroll
-    for (int r = 0; r < ROWS; ++r) {
-        const long long row = first_row + r;
-        real sum = 0, value = 0;
-        if (real_row[r]) {
-            value = x_raw[r].of(0);
-            real step = dt_raw[r].of(0) + bias;
-            step = softplus_on ? softplus(step) : step;
-            const real drive = step * value;
+    for (int m = 0; m < MANY; ++m) {
+        const real step_m = told_by(m, step), drive_m = told_by(m, drive);
+        state_element* const to = at + m * ACROSS * channel_step;
+        const bool write = real_row && there[m];
+        sum[m] = 0;
 #pragma unroll
-            for (int p = 0; p < PIECES; ++p) {
+        for (int p = 0; p < PIECES; ++p) {
 #pragma unroll
-                for (int i = 0; i < TOGETHER; ++i) {
-                    const int n = state_of(lane, p * TOGETHER + i);
-                    if (TABLE_WIDE || n < states) {
-                        const long long b_at = row * B_row + group * B_group + n * B_state;
-                        const long long c_at = row * C_row + group * C_group + n * C_state;
-                        const real b = TABLE_WIDE ? b_raw[r][p].of(i) : to_real(B[b_at]);
-                        const real c = TABLE_WIDE ? c_raw[r][p].of(i) : to_real(C[c_at]);
-                        const real next = exp_2(step * rate[p * TOGETHER + i]) * from_state(h[r][p].at[i]) + drive * b;
-                        h[r][p].at[i] = to_state(next);
-                        sum += c * next;
-                    }
-                }
-                if (WIDE) {
-                    *reinterpret_cast<States*>(at[r] + state_of(lane, p * TOGETHER)) = h[r][p];
-                } else {
-#pragma unroll
-                    for (int i = 0; i < TOGETHER; ++i) {
-                        const int n = state_of(lane, p * TOGETHER + i);
-                        if (n < states) {
-                            at[r][n * state_state] = h[r][p].at[i];
-                        }
+            for (int i = 0; i < TOGETHER; ++i) {
+                const int n = state_of(lane, p * TOGETHER + i);
+                if (TABLE_WIDE || n < states) {
+                    const real b = TABLE_WIDE ? b_raw[p].of(i) : to_real(b_row[n * B_state]);
+                    const real c = TABLE_WIDE ? c_raw[p].of(i) : to_real(c_row[n * C_state]);
+                    const real decay = exp_2(step_m * rate[m][p * TOGETHER + i]);
+                    const real next = decay * from_state(h[m][p].at[i]) + drive_m * b;
+                    h[m][p].at[i] = to_state(next);
+                    sum[m] += c * next;
+                    if (!WIDE && write) {
+                        to[n * state_state] = h[m][p].at[i];
                     }
                 }
             }
-        }
-#pragma unroll
-        for (int reach = 1; reach < LANES; reach *= 2) {
-            sum += __shfl_xor_sync(0xffffffffu, sum, reach);
-        }
-        if (lane == 0 && present && row < rows) {
-            real out = 0;
-            if (real_row[r]) {
-                out = sum + (D ? skip * value : real(0));
-                if (z) {
-                    const real w = z_raw[r].of(0);
-                    out *= w * sigmoid(w);
-                }
+            if (WIDE && write) {
+                *reinterpret_cast<States*>(to + state_of(lane, p * TOGETHER)) = h[m][p];
             }
-            y[row * channels + channel] = to_element(out);
         }
+    }
+    sum_many(sum, lane);
+    real out = sum[0] + (D ? skip * value : real(0));
+    if (GATED) {
+        const real w = z_raw.of(0);
+        out *= w * sigmoid(w);
+    }
+    if (lane < MANY && exists && place < rows) {
+        y[row * channels + mine] = to_element(real_row ? out : real(0));
     }
 }

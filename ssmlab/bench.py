@@ -43,7 +43,7 @@ class Case:
     """One thing to measure. moved: [B] each input once, each output once. ours, peers: functions without arguments.
 
     peers   {name: function, or None where the peer does not take this case}; a peer that raises is reported, not hidden
-    facts   a function whose dict is kept in the row: what else was measured, such as memory
+    facts   a function whose dict is kept in the row: what else was measured, such as memory; "do_bench" is shown
     """
 
     op: str
@@ -85,10 +85,15 @@ class Row:
 
 
 def median_ms(run, device, *, warmup_ms=30, measure_ms=120):
-    """[ms] the median time of run(); on a GPU that of its work there, however long the CPU takes to launch it."""
+    """[ms] the median time of run(), as times_ms takes it."""
+    return statistics.median(times_ms(run, device, warmup_ms=warmup_ms, measure_ms=measure_ms))
+
+
+def times_ms(run, device, *, warmup_ms=30, measure_ms=120):
+    """[ms] of five or more runs of run(); on a GPU of its work there, however long the CPU takes to launch it."""
     if device.type == "cpu":
-        return _median_on_cpu(run)
-    sweep = torch.empty(64 * 2**20, dtype=torch.int32, device=device)  # 256 MB, more than any L2
+        return _times_on_cpu(run)
+    sweep = sweep_of(device)
     run()
     torch.cuda.synchronize(device)
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -116,7 +121,38 @@ def median_ms(run, device, *, warmup_ms=30, measure_ms=120):
             run()
             end.record()
     torch.cuda.synchronize(device)
-    return statistics.median(begin.elapsed_time(end) for begin, end in pairs)
+    return [begin.elapsed_time(end) for begin, end in pairs]
+
+
+def sweep_of(device):
+    """A tensor of more bytes than any L2 cache: sweep.zero_() leaves nothing else in it."""
+    return torch.empty(64 * 2**20, dtype=torch.int32, device=device)
+
+
+def once_ms(run, sweep):
+    """[ms] of the GPU's work in one run of run(), behind sweep.zero_(): for a first look."""
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    sweep.zero_()
+    begin.record()
+    run()
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end)
+
+
+def do_bench_ms(functions):
+    """{name: [ms]} as triton.testing.do_bench takes them: around a call, so that the CPU counts where it is slower.
+
+    functions   {name: function, or None}. Where Triton is missing, there are none.
+    """
+    try:
+        from triton.testing import do_bench
+    except ImportError:
+        return {}
+    return {
+        name: do_bench(run, warmup=30, rep=120, return_mode="median") for name, run in functions.items()
+        if run is not None
+    }  # fmt: skip
 
 
 def call_ms(run, device, gpu_ms):
@@ -134,7 +170,7 @@ def call_ms(run, device, gpu_ms):
     return 1e3 * (time.perf_counter() - begin) / calls
 
 
-def _median_on_cpu(run, budget=1.0):
+def _times_on_cpu(run, budget=1.0):
     run()
     times = []
     stop = time.perf_counter() + budget
@@ -142,7 +178,7 @@ def _median_on_cpu(run, budget=1.0):
         begin = time.perf_counter()
         run()
         times.append(1e3 * (time.perf_counter() - begin))
-    return statistics.median(times)
+    return times
 
 
 def copy_gbps(device, *, size=2**30):
@@ -203,7 +239,7 @@ def report(rows, gbps):
     lines = [f"large copy: {gbps:,.0f} GB/s (read + write)", ""]
     head = (
         "op", "shape", "dtype", "layout", "ours ms", "peer ms", "peer", "ratio", "% copy", "same-size copy ms",
-        "call ms", "peer's", "note",
+        "call ms", "peer's", "do_bench ms", "peer's", "note",
     )  # fmt: skip
     table = [head]
     for row in rows:
@@ -212,7 +248,8 @@ def report(rows, gbps):
         table.append((
             f"{row.op} {row.direction}", "x".join(map(str, row.shape)), row.dtype, row.layout, f"{row.ours_ms:.4f}",
             peer, row.peer or "", ratio, f"{100 * row.copy_fraction:.1f}", f"{row.same_copy_ms:.4f}",
-            *(f"{row.calls_ms[name]:.4f}" if name in row.calls_ms else "" for name in ("ours", row.peer)), row.note,
+            *(f"{found[name]:.4f}" if name in found else "" for found in (row.calls_ms, row.facts.get("do_bench", {}))
+              for name in ("ours", row.peer)), row.note,
         ))  # fmt: skip
     widths = [max(len(line[column]) for line in table) for column in range(len(head))]
     lines += ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table]

@@ -14,36 +14,10 @@ import statistics
 import torch
 
 from . import kernels
+from .bench import times_ms
 from .rawkernel import RawKernel
 
 WAYS = ("chain", "totals", "handover", "lookback")
-
-
-def times_ms(run, device, *, budget_ms, least=5):
-    """[ms] of many launches of run(), each after a sweep that empties the L2 cache. At least `least` of them."""
-    sweep = torch.empty(64 * 2**20, dtype=torch.int32, device=device)   # 256 MB, more than any L2
-    both = timed(run, sweep) + timed(sweep.zero_, sweep)
-    pairs = []
-    for _ in range(max(least, int(budget_ms / both))):
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        sweep.zero_()
-        begin.record()
-        run()
-        end.record()
-        pairs.append((begin, end))
-    torch.cuda.synchronize(device)
-    return [begin.elapsed_time(end) for begin, end in pairs]
-
-
-def timed(run, sweep):
-    """[ms] of one launch of run(), after the sweep."""
-    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    sweep.zero_()
-    begin.record()
-    run()
-    end.record()
-    end.synchronize()
-    return begin.elapsed_time(end)
 
 
 def compare(h, want, name):
@@ -140,7 +114,7 @@ def _carries(device, rows, length, chunk, show):
         getattr(ladder, way)()
         want = ladder.h.clone() if want is None else want
         compare(ladder.h, want, f"{way}, {rows} rows")
-        times[way] = times_ms(recorded(getattr(ladder, way)), device, budget_ms=100)
+        times[way] = times_ms(recorded(getattr(ladder, way)), device, measure_ms=100)
     ms = {way: statistics.median(values) for way, values in times.items()}
     late = {way: statistics.quantiles(values, n=100)[98] for way, values in times.items()}
     show(f"{rows} rows, {length} steps, chunks of {chunk}, ms: "

@@ -13,7 +13,7 @@ import math
 import torch
 
 from . import scan_kernels
-from .bench import Case
+from .bench import Case, median_ms
 from .scan_op import explain, scan
 
 _GPU = [  # batch, channels, length
@@ -55,6 +55,27 @@ def cases(device):
                 yield _backward(*size, dtype, layout, device)
 
 
+def _held_by(rows, length, layout):
+    """What keeps a shape behind a large copy; "" where nothing does.
+
+    Tried on an H200 with kernels that do all accesses of the finished ones and none of their arithmetic: they take as
+    long. A copy is as much slower after zero_() as the cache has lines to write back, and not after a sweep that reads.
+    """
+    if rows == 1:
+        waits = "a tile waits for the slowest read before it"
+        return f"{waits}; clearing the boards is a launch of its own" if length <= 2**20 else waits
+    if rows < 12288:
+        return "too few rows to keep all reads under way" if length > 2048 else "launch and first reads"
+    if length > 2048:
+        return ""
+    zeros = "launch, and lines of the sweep that the cache writes back meanwhile"
+    return zeros if layout == "rows" else f"{zeros}; accesses of 256 bytes, a row of channels apart"
+
+
+def _note(how, rows, length, layout):
+    return "; ".join(filter(None, (how, _held_by(rows, length, layout))))
+
+
 def _forward(batch, channels, length, dtype, layout, device):
     a, b = problem(batch, channels, length, dtype, layout, device)
     peers = {"torch.compile associative_scan": _compiled(a, b)} if (length, dtype) in _COMPILED else {}
@@ -65,8 +86,14 @@ def _forward(batch, channels, length, dtype, layout, device):
     moved = 3 * a.numel() * a.element_size()
     with torch.no_grad():
         how = explain(a, b).split(":")[0]
-    shape = (batch, length, channels)
-    return Case("scan", "forward", shape, _NAMES[dtype], layout, moved, lambda: scan(a, b), peers, how)
+    shape, note = (batch, length, channels), _note(how, batch * channels, length, layout)
+
+    def facts():
+        """The same two reads and one write without the recurrence."""
+        out = torch.empty_like(b)
+        return {"torch_add_ms": median_ms(lambda: torch.add(a, b, out=out), device, warmup_ms=5, measure_ms=30)}
+
+    return Case("scan", "forward", shape, _NAMES[dtype], layout, moved, lambda: scan(a, b), peers, note, facts)
 
 
 def _backward(batch, channels, length, dtype, layout, device):
@@ -77,7 +104,8 @@ def _backward(batch, channels, length, dtype, layout, device):
     def ours():
         torch.ops.ssmlab.scan_backward(a, h, None, None, None, dh, None, batch, False, "auto")
 
-    return Case("scan", "backward", (batch, length, channels), _NAMES[dtype], layout, moved, ours)
+    note = _note("", batch * channels, length, layout)
+    return Case("scan", "backward", (batch, length, channels), _NAMES[dtype], layout, moved, ours, note=note)
 
 
 def _two_passes(batch, channels, length, layout, device, chunk=256):

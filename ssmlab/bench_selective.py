@@ -1,8 +1,15 @@
 """What ssmlab.bench measures of the selective scan and its one-token update: the issue's shapes.
 
 The peer on a GPU is mamba_ssm, if it is installed. On a CPU it is the loop that people write in plain torch.
-All cases have z, D, delta_bias and softplus. The facts of a backward are peak and peer_peak: [B] at the highest point
-of forward and backward together, beside the inputs.
+All cases have z, D, delta_bias and softplus. Their states forget what lies some
+thousand steps back. The facts of a row, on a GPU:
+
+    do_bench          {"ours", "mamba_ssm": [ms]} as triton.testing.do_bench takes them: around a call, so that the CPU
+                      counts where it is slower than the GPU. Left out where Triton is missing.
+    slow_decay        of a forward over one row, [ms] of ours where delta is 400 times smaller. Such a row is cut into
+                      segments, and the first pass over them goes back only as far as something is left of a step:
+                      here that is all the way.
+    peak, peer_peak   of a backward: [B] at the highest point of forward and backward together, beside the inputs
 """
 
 from __future__ import annotations
@@ -12,7 +19,7 @@ import functools
 import torch
 
 from . import ledger
-from .bench import Case
+from .bench import Case, do_bench_ms, median_ms
 from .selective import selective_scan, selective_state_update
 
 _GPU = [  # batch, length, channels, states
@@ -67,8 +74,16 @@ def _forward(batch, length, channels, states, dtype, device):
         with torch.no_grad():
             selective_scan(**values, delta_softplus=True)
 
+    def facts():
+        found = _facts(ours, peers, device)
+        if on_gpu and batch == 1:
+            slow = values | {"delta": values["delta"] - 6}
+            with torch.no_grad():
+                found["slow_decay"] = median_ms(lambda: selective_scan(**slow, delta_softplus=True), device)
+        return found
+
     shape = (batch, length, channels, states)
-    return Case("selective_scan", "forward", shape, _NAMES[dtype], "columns", moved, ours, peers)
+    return Case("selective_scan", "forward", shape, _NAMES[dtype], "columns", moved, ours, peers, facts=facts)
 
 
 def _backward(batch, length, channels, states, dtype, device):
@@ -85,15 +100,21 @@ def _backward(batch, length, channels, states, dtype, device):
     def facts():
         from .bench_recompute import peak  # which takes problem() from here
 
-        found = {"peak": peak(lambda: selective_scan(**values, delta_softplus=True),
-                              lambda y: torch.autograd.grad(y, inputs, dy))[1]}  # fmt: skip
-        step = _mamba_step(values, dy)
+        found = _facts(ours, peers, device)
+        found["peak"] = peak(lambda: selective_scan(**values, delta_softplus=True),
+                             lambda y: torch.autograd.grad(y, inputs, dy))[1]  # fmt: skip
         return found if step is None else found | {"peer_peak": peak(*step)[1]}
 
     shape = (batch, length, channels, states)
     step = _mamba_step(values, dy)
     peers = {"mamba_ssm": None if step is None else functools.partial(step[1], step[0](), retain_graph=True)}
     return Case("selective_scan", "backward", shape, _NAMES[dtype], "columns", cost.bytes, ours, peers, facts=facts)
+
+
+def _facts(ours, peers, device):
+    """The facts that every row has."""
+    found = do_bench_ms({"ours": ours, **peers}) if device.type == "cuda" else {}
+    return {"do_bench": found} if found else {}
 
 
 def _mamba(values):
@@ -138,7 +159,11 @@ def _update(rows, channels, device):
     except ImportError:
         pass
     moved = ledger.state_update(rows, channels, 16).bytes
-    return Case("selective_state_update", "forward", (rows, channels, 16), "bfloat16", "columns", moved, ours, peers)
+    facts = functools.partial(_facts, ours, peers, device)
+    return Case(
+        "selective_state_update", "forward", (rows, channels, 16), "bfloat16", "columns", moved, ours, peers,
+        facts=facts,
+    )  # fmt: skip
 
 
 def _loop(values):

@@ -19,14 +19,13 @@ import argparse
 import datetime
 import json
 import math
-import statistics
 from pathlib import Path
 
 import torch
 
 from . import scan_kernels
-from .bench import copy_gbps, slug, versions
-from .bench_carries import carries, compare, recorded, timed, times_ms
+from .bench import copy_gbps, median_ms, once_ms, slug, sweep_of, versions
+from .bench_carries import carries, compare, recorded
 
 STRATEGIES = ("lookback", "totals", "chain", "block", "thread")  # in the order of measuring: likely winners first
 ROWS = (1, 4, 64, 256, 1536, 6144, 24576)
@@ -91,7 +90,7 @@ def point(batch, length, channels, layout, device, pool=None, shorter=None):
     a, b = problem(batch, length, channels, layout, device, pool)
     h, want = torch.empty_like(b), None
     shape = scan_kernels.shape_of(a, b, h)
-    sweep = torch.empty(64 * 2**20, dtype=torch.int32, device=device)
+    sweep = sweep_of(device)
     ms, how = {}, {}
     for strategy in STRATEGIES:
         before = shorter["ms"][strategy] if shorter else 0.0
@@ -107,10 +106,10 @@ def point(batch, length, channels, layout, device, pool=None, shorter=None):
             want = h.clone() if want is None else want
             compare(h, want, f"{plan.algorithm} with tiles of {plan.tile} steps")
             replay = recorded(run)
-            took = timed(replay, sweep)
+            took = once_ms(replay, sweep)
             best = min((value for value in ms.values() if value is not None), default=took)
             if took <= min(_HOPELESS * best, _WORSE * ms.get(strategy, took)):
-                took = statistics.median(times_ms(replay, device, budget_ms=4))
+                took = median_ms(replay, device, warmup_ms=0, measure_ms=4)
             if strategy not in ms or took < ms[strategy]:
                 chunks = f"{plan.chunks} chunks a row, " if plan.chunks > 1 else ""
                 ms[strategy] = took

@@ -26,13 +26,15 @@ class Launcher:
     """One kernel of kernels_cu with its compile-time constants.
 
     file, name   the text and the kernel in it
-    constants    {"TILE": 256, "ELEMENT_FLOAT": None}: -DTILE=256 -DELEMENT_FLOAT
+    constants    {"TILE": 256, "ELEMENT_FLOAT": None}: -DTILE=256 -DELEMENT_FLOAT. LOOP=1: blocks wait for each other
+                 both ways, so all of them must be alive at once (a cooperative launch).
     """
 
     def __init__(self, file, name, constants):
         options = tuple(f"-D{key}" if value is None else f"-D{key}={value}" for key, value in sorted(constants.items()))
         self.kernel = RawKernel(
             kernels.source(file), name, (*_OPTIONS, *options), mode="native", filename=file, strided=True,
+            enable_cooperative_groups=constants.get("LOOP") == 1,
         )  # fmt: skip
         self._ready = {}  # device index: (driver's launch function, handle of the kernel)
         self._frames = []  # not in use at the moment

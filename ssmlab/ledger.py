@@ -95,8 +95,8 @@ def selective_scan_backward(
 
     across     channels of one block, over which dB and dC are summed in place
     staged     [steps] that a block takes at once, 16 with more than 16 states. Where the saved states lie twice as far
-               apart, every second chunk is reached by running through the one before it. (Farther apart, the forward
-               makes closer ones first: another selective_scan.)
+               apart, every second chunk is reached by running through the one before it, which has been staged with it.
+               (Farther apart, the forward makes closer ones first: another selective_scan.)
     """
     streams, tables, weights = _inputs(batch, length, channels, states, groups, itemsize, real, z, D, bias, initial)
     steps = batch * length * channels
@@ -106,10 +106,39 @@ def selective_scan_backward(
     written = streams + tables + parts + channels * (states + 2) * real
     made = 1 if save == "all" else 2                        # times that a is made: on the way there, and in each tile
     through = steps // 2 if save != "all" and chunk > staged else 0
-    exponentials = steps * (states * made + 2 * bool(softplus) + 2 * bool(z)) + through * (states + bool(softplus))
-    special = steps * (states * made + 3 * bool(softplus) + 4 * bool(z)) + through * (states + bool(softplus))
+    exponentials = steps * (states * made + 2 * bool(softplus) + 2 * bool(z)) + through * states
+    special = steps * (states * made + 3 * bool(softplus) + 4 * bool(z)) + through * states
     flops = steps * states * (6 * made + 15) + through * states * 4
     return Cost(read, written, 0, exponentials, special, flops)
+
+
+def backward_memory(
+    batch, length, channels, states, *, groups=1, itemsize=2, real=4, z=True, across=64, segments=1, launches=1,
+    parts_of=None,
+):  # fmt: skip
+    """[B] that the backward asks for, by what for: the sum is its peak, beside the inputs, y and what was saved.
+
+    across     channels of one block: dB and dC have a part for each
+    segments   pieces of a row that run at the same time; launches: such that run one after the other
+    parts_of   [steps] whose parts have memory of their own (None: all). Those of other launches lie in du and ddelta.
+    """
+    rows, state = batch * segments, channels * states * real
+    columns = ceil_div(channels // groups, across)
+    steps = length if parts_of is None else parts_of
+    found = {
+        "gradients of u, delta, z": (3 if z else 2) * batch * length * channels * itemsize,
+        "gradients of B, C": 2 * batch * length * groups * states * itemsize,
+        "parts of dB, dC": 2 * columns * batch * steps * groups * states * real,
+        "gradients of A, D, delta_bias": state + 2 * channels * real,
+        "parts of dA, dD, d delta_bias": rows * (state + 2 * channels * real),
+    }
+    if states > 16:
+        found["g between the parts of the states"] = rows * state
+    if launches > 1:
+        found["g between launches"] = batch * state
+    if segments > 1:
+        found["g between segments"] = 2 * rows * state
+    return found
 
 
 def unfused(batch, length, channels, states, *, groups=1, itemsize=4, z=True, D=True):
@@ -160,9 +189,12 @@ def floors(cost, *, bandwidth, exponentials=None, flops=None):
 
 
 def forward_shared(*, tile, channels, width, abreast, real=4, pitch=None):
-    """[B] of static shared memory of selective_forward: (delta, delta u), y, B and C, weights, the marks."""
+    """[B] of static shared memory of selective_forward: (delta, delta u), y, B and C, weights, the marks.
+
+    A row of y is eight longer than the channels, so that threads which write four steps of a channel meet other banks.
+    """
     pitch = channels if pitch is None else pitch
-    reals = 3 * tile * pitch + 2 * tile * width + 2 * (channels + abreast)
+    reals = tile * (2 * pitch + max(pitch, channels + 8)) + 2 * tile * width + 2 * (channels + abreast)
     return reals * real + 2 * tile * 4
 
 

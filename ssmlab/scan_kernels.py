@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +17,7 @@ import torch
 
 from .launching import launcher
 
-ALGORITHMS = ("auto", "thread", "block", "chain", "totals", "lookback")
+ALGORITHMS = ("auto", "thread", "block", "chain", "totals", "lookback", "relay")
 TABLE = Path(__file__).with_name("scan_table.json")
 
 _ELEMENT = {
@@ -97,12 +98,13 @@ class Plan:
     @functools.cached_property
     def main(self):
         """The kernel that writes the results."""
-        name = {"thread": "scan_thread", "lookback": "scan_lookback"}.get(self.algorithm, "scan_block")
+        name = f"scan_{self.algorithm if self.algorithm in ('thread', 'lookback', 'relay') else 'block'}"
         return self.launcher(f"{name}.cu", name)
 
 
 @functools.cache
-def _table():
+def table():
+    """The entries of scan_table.json, in their order."""
     return json.loads(TABLE.read_text(encoding="utf-8"))["entries"]
 
 
@@ -111,7 +113,7 @@ def _entry(shape, algorithm):
     direction = "backward" if shape.backward else "forward"
     named = {"chain": "block", "totals": "block"}.get(algorithm, algorithm)
     fitting = [
-        entry for entry in _table()
+        entry for entry in table()
         if (entry["layout"], entry["bits"], entry["direction"]) == (shape.layout, bits, direction)
         and (entry["longest"] is None or shape.length <= entry["longest"])
     ]  # fmt: skip
@@ -161,25 +163,38 @@ def plan_with(shape, name, tile, reason, chunk=None):
     constants["WIDE"] = int(wide)
     if name == "lookback":
         constants.update(DEPTH=fourth, PARTS=parts)
+    elif name == "relay":
+        constants.update(DEPTH=max(fourth, 1), LOOP=int(shape.device.type == "cpu"))
     else:
         constants["PREFETCH"] = fourth
     if wide and not shape.packed:
         constants["MIN_BLOCKS"] = resident
     if name == "block":
         chunk = max(shape.length, 1)
-    elif name == "lookback":
+    elif name in ("lookback", "relay"):
         chunk = steps * parts
     elif chunk is None:
         chunk = -(-shape.length // (64 * steps)) * steps
     chunks = -(-shape.length // chunk)
-    if groups * chunks > _MOST_BLOCKS:
+    grid = groups * chunks
+    if name == "relay":
+        grid += _relaying_blocks(groups, constants, block)
+    if grid > _MOST_BLOCKS:
         raise ValueError(
-            f"a scan of {shape.rows} rows of {shape.length} steps by {name!r} needs {groups * chunks} blocks: "
+            f"a scan of {shape.rows} rows of {shape.length} steps by {name!r} needs {grid} blocks: "
             f"a GPU takes {_MOST_BLOCKS}"
         )
-    constants = tuple(constants.items())
-    grid = groups * chunks
-    return Plan(name, shape.layout, wide, constants, steps, chunk, chunks, grid, block, reason, _mode(shape))
+    if constants.get("LOOP"):
+        grid = 2  # one relays, one scans
+    return Plan(
+        name, shape.layout, wide, tuple(constants.items()), steps, chunk, chunks, grid, block, reason, _mode(shape)
+    )
+
+
+def _relaying_blocks(groups, constants, block):
+    """How many blocks relay states for so many groups of rows: BAND groups each, as scan_relay.cu has it."""
+    rows = constants["LANES"] * constants.get("PACK", 1) if constants["COLUMNS"] else 1  # of a group
+    return -(-groups // (math.prod(block) // 32 // -(-rows // 32)))
 
 
 def _thread_plan(shape, reason):
@@ -243,10 +258,11 @@ def run(a, x, out, begin, end, *, h=None, da=None, initial=None, marks=None, bef
         last = ()
     elif plan.algorithm == "block":
         last = (plan.chunk, 0, None)
-    elif plan.algorithm == "lookback":
-        pieces = 2 if shape.dtype == torch.float64 else 1
-        board = torch.zeros(1 + 2 * pieces * plan.chunks * shape.rows, dtype=torch.int64, device=device)
-        last = (plan.chunks, board, board[1:])
+    elif plan.algorithm in ("lookback", "relay"):
+        each = (2 if shape.dtype == torch.float64 else 1) * plan.chunks * shape.rows  # words: a number a tile and row
+        relays = plan.algorithm == "relay"
+        words = torch.zeros(1 + (3 if relays else 2) * each, dtype=torch.int64, device=device)  # ticket, boards
+        last = (plan.chunks, words, words[1:], *([words[1 + 2 * each :]] if relays else []))
     else:
         last = (plan.chunk, 1, _carries(a, x, begin, marks, plan, shape, flags))
     plan.main((plan.grid,), plan.block, (*common, *last), device)

@@ -5,9 +5,9 @@
     h = scan(a, b, reverse=True)                                    from the end
     h = scan(a, b, cu_seqlens=borders)                              several sequences in one row
 
-The kernels are texts in kernels_cu (scan_thread, scan_block, scan_two_pass, scan_lookback); scan_kernels.py chooses
-among them. This file checks what the caller gives, and tells torch about the two operators, ssmlab::scan_forward and
-ssmlab::scan_backward: what they return (for torch.compile) and what their gradients are.
+The kernels are texts in kernels_cu (scan_thread, scan_block, scan_two_pass, scan_lookback, scan_relay); scan_kernels.py
+chooses among them. This file checks what the caller gives, and tells torch about the two operators,
+ssmlab::scan_forward and ssmlab::scan_backward: what they return (for torch.compile) and what their gradients are.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ def scan(a, b, initial_state=None, *, dim=1, reverse=False, return_final_state=F
     initial_state   the shape of a without axis dim; (sequences, channels...) with cu_seqlens. None: zeros.
     reverse         h[t] = a[t] * h[t+1] + b[t]; initial_state stands behind the last step
     algorithm       "auto", or "thread" (a thread walks a row), "block" (a block walks a row, tile by tile), "chain" and
-                    "totals" (two passes; the chunks' totals are chained or scanned), "lookback" (one pass). `explain`
-                    tells what "auto" chooses. A named algorithm gives a batch row the same bits alone and in a batch.
+                    "totals" (two passes; the chunks' totals are chained or scanned), "lookback" (one pass),
+                    "relay" (one pass; a warp hands the states on). `explain` tells what "auto" chooses. A named
+                    algorithm gives a batch row the same bits alone and in a batch.
     seq_idx         (batch, length) integers: a new label begins a new sequence; negative labels are padding: output 0,
                     state untouched, never read. initial_state enters a row's first sequence; the last one's returns.
     cu_seqlens      (sequences + 1,) int32 or int64 for batch 1: where each sequence begins, and the end

@@ -124,7 +124,7 @@ def explain_selective_scan(
     }
     told = []
     for name, (variant, (steps, segments)) in plans.items():
-        (blocks,) = selective_kernels._blocks(like, groups, variant, segments)
+        (blocks,) = selective_kernels.blocks_of(like, groups, variant, segments)
         cut = "rows whole" if segments == 1 else f"rows in {segments} segments of {steps} steps"
         told.append(f"{name}: {cut}, {blocks} block{'s' * (blocks != 1)} of {variant.threads} threads")
     every = "step" if save == "all" else f"{chunk or BORDER} steps"

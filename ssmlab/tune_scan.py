@@ -5,101 +5,149 @@
     python -m ssmlab.tune_scan --only rows 32 forward      one layout, element size [bits], direction; the rest stays
 
 For each layout, element size and direction: the best tile at several lengths of many rows, and, for long rows, the best
-algorithm at several numbers of rows. Neighbouring answers that agree become one entry. Some minutes on one GPU.
+algorithm at several numbers of rows. Neighbouring answers that agree become one entry. One to two
+minutes on an H200; about half of that compiles, on eight CPU cores at once.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import json
+import statistics
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
 from . import scan_kernels
-from .bench import median_ms
+from .bench import median_ms, once_ms, sweep_of
 from .bench_scan import problem
 
 _DTYPES = {16: torch.bfloat16, 32: torch.float32, 64: torch.float64}
 _MANY = 12288  # rows that fill a GPU
-_LENGTHS = (128, 256, 512, 2048, 4096, None)  # None: longer, measured at 16384
-_LONG = 16384
-_ROWS = (8, 47, 132, 320, 1024, 6144)
+_LENGTHS = (128, 256, 512, 2048, 4096)
+_LONG = 16384  # steps, for all that is longer
+_ROWS = {1: 2**24, 8: 2**20, 47: 65536, 132: 65536, 1024: _LONG, 6144: _LONG}  # rows: steps
+_COMPILERS = 8  # at once
+_LOOKS, _LONG_MS, _AHEAD = 5, 8, 2  # launches of every candidate; [ms] for the best few
+_NOISE = 0.01
 
-# Candidates, as scan_table.json writes them.
+# Candidates, as scan_table.json writes them; the tiles that stand there are tried, too.
 _BLOCK = {
     "rows": [
-        [32, 1, 4, 0, 1], [32, 2, 1, 0, 1], [32, 2, 4, 0, 1], [32, 4, 4, 0, 1], [64, 2, 1, 0, 1], [64, 4, 1, 0, 1],
-        [128, 2, 1, 0, 5], [128, 2, 1, 0, 8], [128, 4, 1, 0, 1], [128, 4, 1, 0, 8], [128, 2, 1, 1, 4],
-        [128, 4, 1, 1, 4], [256, 2, 1, 1, 1], [256, 4, 1, 1, 1], [512, 3, 1, 1, 1], [512, 4, 1, 1, 1],
+        [32, 1, 4, 0, 1], [32, 2, 4, 0, 1], [64, 2, 1, 0, 1], [128, 2, 1, 0, 8], [128, 4, 1, 0, 8], [128, 4, 1, 1, 4],
+        [256, 4, 1, 1, 1], [512, 4, 1, 1, 1],
     ],
-    "columns": [
-        [8, 16, 2, 1, 1], [8, 16, 4, 1, 1], [16, 16, 2, 1, 1], [16, 16, 4, 1, 1], [16, 16, 4, 1, 2], [16, 16, 8, 1, 1],
-        [32, 8, 8, 1, 1], [32, 16, 2, 1, 1], [32, 16, 4, 1, 1],
-    ],
+    "columns": [[8, 16, 4, 1, 1], [16, 8, 8, 1, 1], [16, 16, 4, 1, 1], [16, 16, 8, 1, 1], [32, 8, 8, 1, 1]],
 }  # fmt: skip
 _LOOKBACK = {
-    "rows": [
-        [128, 4, 1, 2, 4, 1], [128, 8, 1, 2, 4, 1], [256, 2, 1, 1, 1, 1], [256, 4, 1, 1, 1, 1], [256, 8, 1, 1, 2, 1],
-    ],
-    "columns": [
-        [8, 16, 4, 2, 1, 1], [8, 16, 8, 2, 1, 1], [8, 32, 4, 2, 2, 4], [8, 32, 8, 2, 2, 1], [16, 16, 4, 1, 1, 4],
-    ],
-}  # fmt: skip
+    "rows": [[256, 2, 1, 1, 1, 1], [256, 4, 1, 1, 1, 1], [256, 8, 1, 1, 2, 1]],
+    "columns": [[8, 16, 8, 2, 1, 1], [8, 32, 4, 2, 1, 4], [8, 32, 8, 2, 2, 1]],
+}
+_RELAY = {
+    "rows": [[256, 4, 1, 2, 4], [256, 2, 1, 2, 4], [256, 8, 1, 2, 2]],
+    "columns": [[8, 32, 8, 8, 2], [8, 16, 4, 4, 1]],
+}
+_TILES = {"block": _BLOCK, "lookback": _LOOKBACK, "relay": _RELAY}
 
 
 def candidates(algorithm, layout, bits):
-    """Tiles to try; across channels also with each number of channels a thread that fits."""
-    tiles = (_BLOCK if algorithm == "block" else _LOOKBACK)[layout]
-    if layout == "rows":
-        return tiles
-    packs = {64: (2,), 32: (4,), 16: (4, 8)}[bits]
-    if algorithm == "block":
-        return [[*tile, pack] for tile in tiles for pack in packs]
-    return [[*tile[:5], pack, tile[5]] for tile in tiles for pack in packs]
+    """Tiles to try: those above, across channels with each number of channels a thread, and those in the table."""
+    tiles = _TILES[algorithm][layout]
+    if layout == "columns":
+        packs = {64: (2,), 32: (4,), 16: (4, 8)}[bits]
+        tiles = [[*tile[:5], pack, *tile[5:]] for tile in tiles for pack in packs]
+    known = [
+        entry["tile"] for entry in scan_kernels.table()
+        if (entry["algorithm"], entry["layout"], entry["bits"]) == (algorithm, layout, bits)
+    ]  # fmt: skip
+    return [list(tile) for tile in dict.fromkeys(map(tuple, [*tiles, *known]))]
 
 
-def best(layout, bits, direction, rows, length, algorithms, device):
-    """(algorithm, tile) that is fastest for `rows` rows of `length` steps; a tile that the GPU refuses is left out."""
+def plans(shape, algorithms, layout, bits):
+    """{(algorithm, tile): Plan} of all candidates."""
+    return {
+        (algorithm, tuple(tile)): scan_kernels.plan_with(shape, algorithm, tile, "a candidate")
+        for algorithm in algorithms for tile in candidates(algorithm, layout, bits)
+    }  # fmt: skip
+
+
+def compiled(found, device):
+    """The plans whose kernels compile. Several are compiled at once: NVRTC works outside Python's lock."""
+
+    def tried(pair):
+        (algorithm, tile), plan = pair
+        try:
+            with torch.cuda.device(device):  # of this thread
+                plan.main.kernel.compile()
+        except RuntimeError as error:  # too much shared memory for this tile
+            print(f"  passed over: {algorithm} {list(tile)}: {str(error).splitlines()[0]}")
+            return False
+        return True
+
+    with ThreadPoolExecutor(_COMPILERS) as pool:
+        return dict(pair for pair, good in zip(found.items(), pool.map(tried, found.items()), strict=True) if good)
+
+
+def best(layout, bits, direction, rows, length, algorithms, device, before=None):
+    """(algorithm, tile) that is fastest for `rows` rows of `length` steps.
+
+    All candidates get a short look, the best few a longer one. before: the answer for the shape before this one, which
+    stays if it is as good to within the noise, so that the table changes only where that brings something.
+    """
     a, b = problem(1, rows, length, _DTYPES[bits], layout, device)
     out, backward = torch.empty_like(b), direction == "backward"
     more = {"h": torch.zeros_like(b), "da": torch.empty_like(b)} if backward else {}
     shape = scan_kernels.shape_of(a, b, out, more.get("h"), more.get("da"))
-    times = {}
-    for algorithm in algorithms:
-        for tile in candidates(algorithm, layout, bits):
-            plan = scan_kernels.plan_with(shape, algorithm, tile, "a candidate")
-            try:
-                took = median_ms(
-                    lambda plan=plan: scan_kernels.run(a, b, out, None, None, plan=plan, **more), device,
-                    warmup_ms=5, measure_ms=25,
-                )  # fmt: skip
-            except (RuntimeError, ValueError) as error:  # too much shared memory or too few registers for this tile
-                print(f"  passed over: {algorithm} {tile}: {str(error).splitlines()[0]}")
-                continue
-            times[algorithm, tuple(tile)] = took
-    algorithm, tile = min(times, key=times.get)
-    return algorithm, list(tile)
+    found = compiled(plans(shape, algorithms, layout, bits), device)
+
+    run = {
+        choice: functools.partial(scan_kernels.run, a, b, out, None, None, plan=plan, **more)
+        for choice, plan in found.items()
+    }
+    sweep, short = sweep_of(device), {}
+    for choice in run:
+        try:
+            run[choice]()
+            short[choice] = statistics.median(once_ms(run[choice], sweep) for _ in range(_LOOKS))
+        except (RuntimeError, ValueError) as error:  # too few registers for this tile
+            print(f"  passed over: {choice[0]} {list(choice[1])}: {str(error).splitlines()[0]}")
+    ahead = set(sorted(short, key=short.get)[:_AHEAD])
+    if before in short:
+        ahead.add(before)
+    longer = {choice: median_ms(run[choice], device, warmup_ms=0, measure_ms=_LONG_MS) for choice in ahead}
+    choice = min(longer, key=longer.get)
+    return before if before in longer and longer[before] <= (1 + _NOISE) * longer[choice] else choice
 
 
 def entries(layout, bits, direction, device):
-    """The table's entries for one layout, element size and direction, in the order in which they are tried."""
+    """The table's entries for one layout, element size and direction, in the order in which they are tried.
+
+    Each algorithm that a caller may name has one: behind the last, which fits everything, if it was never the fastest.
+    """
     common = {"layout": layout, "bits": bits, "direction": direction}
-    short = []
-    for longest in _LENGTHS[:-1]:
-        algorithm, tile = best(layout, bits, direction, _MANY, longest, ("block",), device)
-        short.append({**common, "algorithm": algorithm, "longest": longest, "most_rows": None, "tile": tile})
-    few = []
-    for most in _ROWS:
-        length = 65536 if most < 1024 else _LONG
-        algorithm, tile = best(layout, bits, direction, most, length, ("block", "lookback"), device)
-        few.append({**common, "algorithm": algorithm, "longest": None, "most_rows": most, "tile": tile})
-    if not any(entry["algorithm"] == "lookback" for entry in few):
-        _, tile = best(layout, bits, direction, 1, 65536, ("lookback",), device)
-        few.insert(0, {**common, "algorithm": "lookback", "longest": None, "most_rows": 1, "tile": tile})
-    algorithm, tile = best(layout, bits, direction, _MANY, _LONG, ("block",), device)
-    last = {**common, "algorithm": algorithm, "longest": None, "most_rows": None, "tile": tile}
-    return [*merged(short, "longest"), *merged(few, "most_rows"), last]
+
+    def entry(rows, length, algorithms, before, **limits):
+        algorithm, tile = best(layout, bits, direction, rows, length, algorithms, device, before)
+        limits = {"longest": None, "most_rows": None} | limits
+        return (algorithm, tile), {**common, "algorithm": algorithm, **limits, "tile": list(tile)}
+
+    short, few, before = [], [], None
+    for longest in _LENGTHS:
+        before, made = entry(_MANY, longest, ("block",), before, longest=longest)
+        short.append(made)
+    before = None
+    some = {most: length for most, length in _ROWS.items() if layout == "rows" or most > 1}  # one column is a row
+    for most, length in some.items():
+        before, made = entry(most, length, tuple(_TILES), before, most_rows=most)
+        few.append(made)
+    _, last = entry(_MANY, _LONG, ("block",), None)
+    taken = {made["algorithm"] for made in few}
+    fewest = min(some)
+    named = [entry(fewest, some[fewest], (name,), None)[1] for name in ("lookback", "relay") if name not in taken]
+    return [*merged(short, "longest"), *merged(few, "most_rows"), last, *named]
 
 
 def merged(rows, limit):
@@ -130,11 +178,12 @@ def main(arguments=None):
     if not words.issuperset(options.only):
         parser.error(f"--only is {options.only}: its words must be among {', '.join(sorted(words))}")
     device = torch.device("cuda", torch.cuda.current_device())
+    began = time.perf_counter()
     old = json.loads(scan_kernels.TABLE.read_text(encoding="utf-8"))
     rows = []
     for layout, bits, direction in itertools.product(("rows", "columns"), _DTYPES, ("forward", "backward")):
         if all(word in (layout, str(bits), direction) for word in options.only):
-            print(f"measuring {layout}, {bits} bits, {direction}", flush=True)
+            print(f"{time.perf_counter() - began:.0f} s: {layout}, {bits} bits, {direction}", flush=True)
             rows += entries(layout, bits, direction, device)
         else:
             key = (layout, bits, direction)

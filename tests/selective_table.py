@@ -24,9 +24,10 @@ NEW = {
     "selective_v1_unfused": "the chain as a framework runs it: four kernels, each reads and writes device memory",
     "selective_v2_fused": "one kernel, a thread a channel: a, b and h stay in registers",
     "selective_v3_recompute": "backwards: chunk by chunk, each forward once more from its saved state, then back",
-    "selective_forward": "4 threads share a channel, tiles are staged in shared memory and fetched ahead; "
+    "selective_forward": "2 or 4 threads share a channel, tiles are staged in shared memory and fetched ahead; "
     "states at chunk borders are kept",
-    "selective_totals": "few rows: segments run at the same time; first pass, what each does to a state",
+    "selective_totals": "few rows: segments run at the same time; first pass, what each does to a state, "
+    "as far back as something is left of a step",
     "selective_link": "... second pass: the state that enters each segment",
     "selective_backward": "all gradients from kept states: dB and dC summed over channels in shared memory",
     "selective_sum": "... and over blocks, in one order: no atomics",

@@ -60,6 +60,7 @@ def test_an_unknown_op_is_refused(capsys):
 
 
 def test_times_are_taken_on_a_cpu():
+    assert len(bench.times_ms(lambda: None, CPU)) >= 5
     assert bench.median_ms(lambda: None, CPU) >= 0
     assert bench.copy_gbps(CPU, size=2**20) > 0
 
@@ -71,6 +72,24 @@ def test_the_torch_forms_that_ours_is_compared_with_are_right(form):
     if form is bench_scan.tree:
         with pytest.raises(ValueError, match="length is 3: it must be a power of two"):
             form(a[:, :3], b[:, :3])
+
+
+def test_a_fact_that_is_a_time_is_shown_beside_the_others(quick):
+    facts = {"do_bench": {"ours": 0.25, "good": 0.125}}
+    case = bench.Case("scan", "forward", (1, 2, 3), "float32", "rows", 72, lambda: None, {"good": lambda: 1},
+                      facts=lambda: facts)  # fmt: skip
+    row = bench.measure(case, CPU, gbps=100.0)
+    assert row.facts == facts
+    head, line = bench.report([row], 100.0).splitlines()[2:]
+    assert "do_bench ms" in head and "0.2500" in line and "0.1250" in line
+
+
+@pytest.mark.gpu
+def test_times_are_taken_on_a_gpu():
+    device, x = torch.device("cuda", 0), torch.ones(1000, device="cuda")
+    assert len(bench.times_ms(x.zero_, device, warmup_ms=1, measure_ms=1)) >= 5
+    assert bench.once_ms(x.zero_, bench.sweep_of(device)) > 0
+    assert set(bench.do_bench_ms({"ours": x.zero_, "missing": None})) <= {"ours"}
 
 
 @pytest.mark.gpu

@@ -70,8 +70,8 @@ def quick(monkeypatch):
         run()
         return 30.0 if "thread" in str(run.__defaults__) else 1.0
 
-    monkeypatch.setattr(bench_strategies, "timed", took)
-    monkeypatch.setattr(bench_strategies, "times_ms", lambda run, device, budget_ms: [took(run)])
+    monkeypatch.setattr(bench_strategies, "once_ms", took)
+    monkeypatch.setattr(bench_strategies, "median_ms", lambda run, device, warmup_ms, measure_ms: took(run))
     monkeypatch.setattr(bench_strategies, "recorded", lambda run: run)
 
 

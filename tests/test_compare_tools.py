@@ -117,6 +117,20 @@ def test_the_summary_counts_what_ours_alone_finds():
     assert "every line that ours names in 1 of 3 mutants, some of the lines in 1, none in 1" in text
 
 
+def test_trips_lost_to_another_access_are_no_bank_conflicts():
+    (case,) = files.launches(path("../right/leader_pointer"))
+    mine = dict.fromkeys(compare_tools.COUNTERS, 0) | {("shared", "read", "wavefronts"): 416}
+    trips, conflicts = (compare_tools.COUNTERS["shared", "read", what] for what in ("wavefronts", "bank_conflicts"))
+    counted = {name: 0 for names in compare_tools.RUNS for name in names}
+    counted |= {trips: 424, conflicts: 8, compare_tools.INSTRUMENTED["read"]: 416, compare_tools.ARBITRATION: 8}
+    row = compare_tools.compared(case, mine, counted)
+    assert row["equal"] and row["lost"] == {"read": 8, "write": 0, "arbitration": 8}
+    assert "1 launch (`leader_pointer`) the hardware counts 8 more" in compare_tools.lost_trips([row])[0]
+    assert compare_tools.lost_trips([{**row, "lost": {"read": 0, "write": 0, "arbitration": 3}}]) == []
+    for change in ({conflicts: 9}, {compare_tools.ARBITRATION: 7}, {compare_tools.INSTRUMENTED["read"]: 424}):
+        assert not compare_tools.compared(case, mine, {**counted, **change})["equal"], change
+
+
 @pytest.fixture
 def document():
     if not compare_tools.OUT.exists():
@@ -128,6 +142,11 @@ def test_every_disagreement_has_its_reason(document):
     explained = ("agree", "both silent")
     assert [r["kernel"] for r in document["rows"] if r["agree"] not in explained and not compare_tools.reason(r)] == []
     assert [r["id"] for r in document["counters"] if not r["equal"] and not compare_tools.counter_reason(r)] == []
+
+
+def test_every_lost_trip_was_lost_to_another_access(document):
+    lost = [row["lost"] for row in document["counters"]]
+    assert all(min(row["read"], row["write"]) >= 0 and row["read"] + row["write"] <= row["arbitration"] for row in lost)
 
 
 def test_no_reason_is_left_over(document):

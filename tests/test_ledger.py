@@ -6,6 +6,7 @@ import nvrtc
 import pytest
 import torch
 from selective_problem import leaves, problem
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ssmlab import kernels, ledger, selective_kernels
 from ssmlab.selective import selective_scan
@@ -88,7 +89,8 @@ def test_every_number_of_states_fits_into_shared_memory(states, real_bytes, devi
     variant = selective_kernels.backward_variant(states, device, real_bytes)
     parts = selective_kernels.backward_parts(states, variant)
     assert parts * variant.width >= states
-    assert selective_kernels.backward_shared(variant, parts, 1, 4, real_bytes) <= 227 * 1024
+    for span in (1, 2):
+        assert selective_kernels.backward_shared(variant, parts, span, 1, 4, real_bytes, True) <= 227 * 1024
     for busy in (True, False):
         forward = selective_kernels.forward_variant(states, device, real_bytes, busy)
         channels = forward.side_by_side
@@ -96,6 +98,60 @@ def test_every_number_of_states_fits_into_shared_memory(states, real_bytes, devi
             tile=forward.tile, channels=channels, width=forward.width, abreast=4, real=real_bytes, pitch=channels + 4
         )
         assert forward.width >= states and static <= 48 * 1024
+
+
+class Asked(TorchDispatchMode):
+    """Adds up the bytes of all memory that is asked for."""
+
+    bytes = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        if "empty" in function._schema.name or "zeros" in function._schema.name:
+            self.bytes += result.nbytes
+        return result
+
+
+@pytest.mark.parametrize("states, groups, launches", [(16, 1, 1), (5, 2, 1), (40, 1, 1), (4, 1, 3)])
+def test_the_backward_asks_for_the_memory_that_the_ledger_predicts(states, groups, launches):
+    batch, length, channels = 2, 130, 96
+    values = problem(batch, length, channels, states, groups, torch.float32, without=("initial_state",))
+    given = (value for name, value in values.items() if name != "initial_state")
+    x = selective_kernels.Inputs(*given, True, None, None)
+    variant = selective_kernels.backward_variant(states, torch.device("cpu"))
+    borders = torch.zeros(batch, -(-length // 32), channels, states)
+    Cut = selective_kernels.Cut
+    cuts = [Cut(0, length)] if launches == 1 else [Cut(64, length, True), Cut(32, 64, True), Cut(0, 32)]
+    with Asked() as asked:
+        selective_kernels.backward(
+            x, torch.randn(batch, length, channels), None, borders, None, variant=variant, cuts=cuts
+        )
+    predicted = ledger.backward_memory(
+        batch, length, channels, states, groups=groups, itemsize=4, across=variant.side_by_side, launches=launches,
+        parts_of=length if launches == 1 else 32,
+    )  # fmt: skip
+    assert asked.bytes == sum(predicted.values())
+
+
+def test_launches_keep_the_parts_of_dB_and_dC_small():
+    """In bfloat16 they would take as much memory as u: so most of them lie where du and ddelta are written later."""
+    shape = 16, 2048, 1536
+    cuts = selective_kernels.backward_cuts(shape, 2, 4, 24, 16, True)
+    assert [(cut.origin, cut.end) for cut in cuts] == [(704, 2048), (256, 704), (96, 256), (32, 96), (0, 32)]
+    for cut in cuts[:-1]:
+        assert cut.borrows and 24 * (cut.end - cut.origin) * 16 * 4 <= cut.origin * 1536 * 2
+    short = selective_kernels.backward_cuts((64, 512, 1536), 2, 4, 24, 16, True)
+    assert [(cut.origin, cut.end, cut.borrows) for cut in short] == [(192, 512, True), (64, 192, True), (0, 64, False)]
+    (once,) = selective_kernels.backward_cuts(shape, 4, 4, 24, 16, True)
+    assert (once.origin, once.end, once.borrows) == (0, 2048, False)
+
+
+@pytest.mark.parametrize("length", [1, 31, 97, 2048, 5001])
+@pytest.mark.parametrize("states, may_borrow", [(16, True), (16, False), (64, True), (300, True)])
+def test_launches_take_every_step_once(length, states, may_borrow):
+    cuts = selective_kernels.backward_cuts((16, length, 1536), 2, 4, 24, states, may_borrow)
+    assert cuts[0].end == length and cuts[-1].origin == 0
+    assert all(later.end == cut.origin and cut.origin % 32 == 0 for cut, later in zip(cuts, cuts[1:], strict=False))
 
 
 def test_a_token_moves_little_but_its_states():

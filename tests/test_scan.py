@@ -1,5 +1,6 @@
 """ssmlab.scan against the loop in float64, and against facts that need no oracle. On a CPU: native kernels."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -60,7 +61,7 @@ def test_each_algorithm_equals_the_loop_at_lengths_around_its_tiles(algorithm, l
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("algorithm", ["thread", "block", "lookback"])
+@pytest.mark.parametrize("algorithm", ["thread", "block", "lookback", "relay"])
 def test_each_dtype_is_computed_in_float32_or_better(dtype, layout, algorithm, device):
     a, b, state = problem(2, 264, 16, dtype=dtype, layout=layout, device=device)
     h, final = scan(a, b, state, return_final_state=True, algorithm=algorithm)
@@ -146,7 +147,7 @@ def test_a_row_behind_two_to_the_31_equals_the_row_alone():  # M-O2, K-O2
 # ---- facts that need no oracle
 
 
-@pytest.mark.parametrize("algorithm", ["thread", "block", "lookback"])
+@pytest.mark.parametrize("algorithm", ["thread", "block", "lookback", "relay"])
 def test_any_cut_of_a_row_gives_the_uncut_row(algorithm, device):
     a, b, state = problem(1, 97, 3, dtype=torch.float64, device=device)
     h, final = scan(a, b, state, return_final_state=True)
@@ -287,7 +288,7 @@ def test_gradients_agree_with_differences(algorithm, layout, reverse, device):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("algorithm", ["thread", "block", "totals", "lookback"])
+@pytest.mark.parametrize("algorithm", ["thread", "block", "totals", "lookback", "relay"])
 def test_gradients_of_long_rows_agree_with_float64(dtype, layout, algorithm, device):
     a, b, state = problem(1, 2200, 8, dtype=dtype, layout=layout, device=device)
     weight, ending = torch.randn_like(b), torch.randn_like(state)
@@ -360,7 +361,7 @@ def test_packed_sequences_equal_each_alone(algorithm, layout, reverse, device):
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("algorithm", ["thread", "block", "lookback"])
+@pytest.mark.parametrize("algorithm", ["thread", "block", "lookback", "relay"])
 def test_gradients_of_packed_sequences_agree_with_differences(algorithm, reverse, device):
     borders = torch.tensor([0, 3, 3, 4, 9], device=device)
     a, b, _ = problem(1, 10, 2, dtype=torch.float64, device=device)  # one step behind the last sequence: padding
@@ -442,7 +443,7 @@ def reports(monkeypatch):
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("algorithm", NAMED)
 def test_checked_kernels_raise_no_finding(algorithm, layout, reports):
-    length = {"lookback": 61, "chain": 261, "totals": 261}.get(algorithm, 130)
+    length = {"lookback": 61, "relay": 61, "chain": 261, "totals": 261}.get(algorithm, 130)
     a, b, state = problem(1, length, 3, layout=layout)
     leaves = [tensor.detach().clone(memory_format=torch.preserve_format).requires_grad_() for tensor in (a, b, state)]
     h, final = scan(*leaves, return_final_state=True, algorithm=algorithm)
@@ -452,6 +453,7 @@ def test_checked_kernels_raise_no_finding(algorithm, layout, reports):
 
 SMALL_TILES = {  # algorithm, layout: a tile, so that even short rows have many
     ("lookback", "rows"): [32, 1, 1, 2, 1, 1], ("lookback", "columns"): [8, 8, 2, 2, 1, 4, 2],
+    ("relay", "rows"): [32, 1, 1, 2, 1], ("relay", "columns"): [8, 8, 2, 2, 1, 4],
     ("block", "rows"): [64, 1, 1, 1, 1], ("block", "columns"): [8, 8, 2, 1, 1, 4],
 }  # fmt: skip
 
@@ -462,7 +464,8 @@ def test_many_tiles_raise_no_finding_and_equal_the_loop(algorithm, layout, packe
     entry = {"algorithm": algorithm, "tile": SMALL_TILES[algorithm, layout]}
     monkeypatch.setattr(scan_kernels, "_entry", lambda shape, name: entry)
     scan_kernels.plan_of.cache_clear()
-    length = 34 * 128 if layout == "rows" and algorithm == "lookback" else 300  # more than one group of 32 tiles
+    by_word = layout == "rows" and algorithm in ("lookback", "relay")
+    length = 34 * 128 if by_word else 300  # more than one group of 32 tiles
     a, b, _ = problem(1, length, 1 if layout == "rows" else 32, layout=layout)
     borders = [0, 5, length // 2, length] if packed else [0, length]
     more = {"cu_seqlens": torch.tensor(borders)} if packed else {}
@@ -471,6 +474,28 @@ def test_many_tiles_raise_no_finding_and_equal_the_loop(algorithm, layout, packe
     want = [loop(a[:, begin:end], b[:, begin:end])[0] for begin, end in itertools.pairwise(borders)]
     assert error(h, np.concatenate(want, 1)) <= 1e-6
     assert reports and all(report.ok for report in reports), [str(r) for r in reports if not r.ok][:1]
+
+
+
+def test_a_relay_ends_if_two_blocks_run_side_by_side_in_any_order_and_not_if_one_does(monkeypatch):
+    schedules = [
+        {"resident": 2}, {"resident": 3, "block_order": "reverse", "lane_order": "reverse"},
+        {"resident": 2, "block_order": "random", "seed": 3}, {"resident": 1},
+    ]  # fmt: skip
+    a, b, _ = problem(1, 6 * 128, 3, layout="rows")  # two bands: two rows, and one
+    h = torch.empty_like(b)
+    plan = scan_kernels.plan_with(scan_kernels.shape_of(a, b, h), "relay", [64, 1, 1, 2, 1], "as a GPU runs it")
+    constants = tuple((name, 0 if name == "LOOP" else value) for name, value in plan.constants)
+    plan = dataclasses.replace(plan, constants=constants, grid=3 * plan.chunks + 2)
+    kinds = []
+
+    def checked(self, grid, block, args, device, shared_mem=0):
+        for schedule in schedules:
+            kinds.append([finding.kind for finding in check(self.kernel, grid, block, args, **schedule).findings])
+
+    monkeypatch.setattr(launching.Launcher, "__call__", checked)
+    scan_kernels.run(a, b, h, None, None, plan=plan)
+    assert kinds == [[], [], [], ["endless-loop"]]
 
 
 # ---- torch
@@ -591,7 +616,7 @@ def test_the_sweep_of_accelerated_scan(length, device):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("algorithm", ["lookback", "totals"])
+@pytest.mark.parametrize("algorithm", ["lookback", "relay", "totals"])
 def test_one_row_of_two_to_the_28_steps(algorithm):
     a = torch.rand(1, 2**28, device="cuda") * 0.5 + 0.4
     b = torch.randn(1, 2**28, device="cuda")

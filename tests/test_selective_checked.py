@@ -6,7 +6,7 @@ from selective_problem import error, gradients, in_float64, loop, problem
 
 from ssmlab import kernels, selective_kernels
 from ssmlab.rawkernel import RawKernel, check
-from ssmlab.selective_kernels import Inputs, Variant
+from ssmlab.selective_kernels import Cut, Inputs, Variant
 
 FORWARD = Variant(lanes=4, own=2, threads=64, tile=8, resident=1, many=2)
 BACKWARD = Variant(lanes=4, own=2, threads=64, tile=4, resident=1, many=2)
@@ -63,7 +63,7 @@ def test_every_kernel_is_clean_and_right_with_several_segments_and_lanes(reports
     }  # fmt: skip
 
 
-VARIANTS = [(4, 4, 4, 64), (2, 8, 2, 64), (1, 16, 1, 32), (8, 4, 2, 64)]
+VARIANTS = [(4, 4, 4, 64), (4, 4, 2, 64), (2, 8, 2, 64), (1, 16, 1, 32), (8, 2, 4, 64)]
 
 
 @pytest.mark.parametrize("states, groups, element, state_type", [
@@ -72,7 +72,7 @@ VARIANTS = [(4, 4, 4, 64), (2, 8, 2, 64), (1, 16, 1, 32), (8, 4, 2, 64)]
 ])  # fmt: skip
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_the_update_is_clean(reports, monkeypatch, variant, states, groups, element, state_type):
-    """As a GPU runs it: several rows a thread, wide accesses, slots, padding, a slot that is used again."""
+    """As a GPU runs it: several channels a thread, wide accesses, slots, padding, a slot that is used again."""
     monkeypatch.setattr(selective_kernels, "update_variant", lambda *given: variant)
     values = problem(batch=7, length=1, channels=35, states=states, dtype=element, groups=groups)
     known = torch.arange(7) != 2
@@ -95,7 +95,7 @@ def test_the_update_is_clean(reports, monkeypatch, variant, states, groups, elem
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_many_states_far_borders_and_slices_are_clean_and_right(reports, packed):
+def test_many_states_far_borders_and_several_launches_are_clean_and_right(reports, packed):
     values = problem(batch=2, length=130, channels=20, states=18, groups=1, dtype=torch.float32)
     start = finish = None
     if packed:
@@ -108,9 +108,10 @@ def test_many_states_far_borders_and_slices_are_clean_and_right(reports, packed)
     y = selective_kernels.forward(x, initial, final, borders=borders, spacing=64)
     weights = torch.randn(y.shape), torch.randn(final.shape)
     found = selective_kernels.backward(
-        x, weights[0], weights[1], borders, initial, slots=2, spacing=64, variant=BACKWARD, slices=2
+        x, weights[0], weights[1], borders, initial, slots=2, spacing=64, variant=BACKWARD,
+        cuts=[Cut(96, 130, True), Cut(64, 96), Cut(0, 64)],
     )
-    assert reports.count("selective_backward") == 2
+    assert reports.count("selective_backward") == 3
     want = gradients(loop, values, weights)
     got = {
         "u": found.du, "delta": found.ddelta, "A": found.dA, "B": found.dB, "C": found.dC, "D": found.dD, "z": found.dz,

@@ -16,7 +16,7 @@ from ssmlab.rawkernel import RawKernel, check
 from ssmlab.selective_kernels import Inputs, Variant
 
 FORWARD = Variant(lanes=4, own=2, threads=64, tile=8, resident=1, many=2)
-BACKWARD = Variant(lanes=4, own=2, threads=64, tile=4, resident=1, many=2)
+BACKWARD = Variant(lanes=4, own=2, threads=64, tile=4, resident=1, many=2, hand=2)
 STEPS = {"plain": 40, "many rows": 40, "padded": 40, "infinite": 70, "joined": 70}  # in segments of 32
 BEGIN = 40
 MOVING = ("u", "delta", "B", "C", "z")
@@ -75,8 +75,17 @@ MUTANTS = [
     mutant("each segment begins with its own total", "link",
            r"total\[at \+ segment \* row\] = carried;\s*(carried = .*;)", r"\1 total[at + segment * row] = carried;",
            wrong="y final u delta A B C z delta_bias initial_state"),
-    mutant("a product of 0 does not stop an infinite state", "link", r"p\[i\] == real\(0\) \? b\[i\] : ", "",
+    mutant("a product of 0 does not stop an infinite state", "link", r"p\[i\] == real\(0\) \|\| ", "",
            wrong="y final", world="infinite"),
+    mutant("a block links one segment too few", "forward", r"product && k < place\.segment;",
+           "product && k < place.segment - 1;", wrong="y final A C delta delta_bias z"),
+    mutant("a product of 0 does not stop an infinite state, linked by the forward", "forward",
+           r"pass == real\(0\) \|\| ", "", wrong="y final", world="infinite"),
+    mutant("the walk ends before the factors are 0", "totals", r": -150;", ": -1;",
+           wrong="y final A C delta delta_bias z"),
+    mutant("a step is multiplied by its own decay", "totals", r"elapsed\[j\] \+= ADJOINT \? real\(0\) : (pair.*);",
+           r"elapsed[j] += ADJOINT ? real(0) : real(2) * \1;", wrong="y final A C delta delta_bias z"),
+    barrier("the tile of a walk is read before it is staged", "totals", "B0"),
     mutant("a sequence that starts inside a segment lets the old one through", "totals", r"cut \? real\(0\) : ", "",
            wrong="y final", world="joined"),
     # ---- the backward
@@ -88,7 +97,7 @@ MUTANTS = [
     mutant("the skip's gradient is forgotten in du", "backward",
            r"\+ weight\.of\(v\) \* dy\[v\];", ";", wrong="u"),
     barrier("dB and dC are summed before all warps have written theirs", "backward", "B2"),
-    warp_barrier("a warp's dB and dC are summed before all its threads have written theirs", "the warp has read"),
+    warp_barrier("a warp's dB and dC are summed before all its threads have written theirs", "all threads of the warp"),
     warp_barrier("the next tile's dB and dC take the place of unread ones", "the parts are read"),
     barrier("the chunk is read before it is staged", "backward", "B1"),
     barrier("D and delta_bias are summed before all threads have given theirs", "backward", "B3"),
@@ -153,6 +162,8 @@ def world_of(name):
 def results(world, monkeypatch, edit=None, checked=None, backward=True):
     """What comes out, by name, and what is wanted."""
     monkeypatch.setattr(selective_kernels, "launcher", launcher_for(edit, checked))
+    if edit is not None and edit.file == "selective_link.cu":       # else the forward links so few segments itself
+        monkeypatch.setattr(selective_kernels, "FEW_SEGMENTS", 1)
     torch.manual_seed(0)
     values, marks, weights, wanted = world_of(world)
     start, finish = (None, None) if marks is None else marks
@@ -228,13 +239,13 @@ def token(monkeypatch, edit=None):
 
 
 TOKENS = [
-    mutant("only -1 is padding", "update", r"real_row\[r\] = slot >= 0;", "real_row[r] = slot != -1;", wrong="y slots"),
+    mutant("only -1 is padding", "update", r"real_row = slot >= 0 ", "real_row = slot != -1 ", wrong="y slots"),
     mutant("what lies in a slot that begins anew is read", "update", r"= KNOWN && !known\[row\];", "= false;",
            wrong="y slots"),
-    mutant("every group takes the first group's C", "update", r"c_at = row \* C_row \+ group \* C_group",
-           "c_at = row * C_row", wrong="y"),
+    mutant("every group takes the first group's C", "update", r"= C \+ row \* C_row \+ group \* C_group",
+           "= C + row * C_row", wrong="y"),
     mutant("the state is written before it has decayed", "update",
-           r"h\[r\]\[p\]\.at\[i\] = to_state\(next\);", "", wrong="slots"),
+           r"h\[m\]\[p\]\.at\[i\] = to_state\(next\);", "", wrong="slots"),
 ]  # fmt: skip
 
 
@@ -283,7 +294,7 @@ def test_a_backward_that_begins_from_zeros_is_caught(unplanned):
     real = selective_kernels.backward
 
     def forgetful(x, dy, d_final, borders, initial, **more):
-        return real(x, dy, d_final, torch.zeros_like(borders), None, **more)
+        return real(x, dy, d_final, torch.zeros_like(borders), torch.zeros_like(initial), **more)
 
     unplanned.setattr(selective_kernels, "backward", forgetful)
     assert wrong_gradients() == {"delta", "A", "C", "z", "delta_bias"}

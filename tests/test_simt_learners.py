@@ -41,7 +41,8 @@ CAUGHT = [
     ("v1", BARRIER, "assert(t < 3);", "assert"),
     ("v1", BARRIER, "__trap();", "assert"),
     ("v1", BARRIER, "if (t % 2) __syncthreads();", "divergent-barrier"),
-    ("v1", BARRIER, "char* p = (char*)&mine; for (int i = 0; i < 1000000; ++i) p[i] = 0;", "wild-access"),
+    # It begins with its own frame: where it goes from there depends on what the compiler keeps where.
+    ("v1", BARRIER, "char* p = (char*)&mine; for (int i = 0; i < 1000000; ++i) p[i] = 0;", "wild-access local-escape"),
     ("v1", BARRIER, "memset(h, 0, 1 << 30);", "out-of-bounds"),
     ("v1", "a[at]", "a[at * 1000000]", "wild-access"),
     ("v1", "a[at]", "a[-1]", "out-of-bounds"),
@@ -92,9 +93,9 @@ def test_a_long_loop_that_ends_is_not_called_endless():
 def test_what_goes_wrong_is_a_finding_with_a_line_of_the_text(version, before, after, kind):
     call, text = edited(version, before, after)
     report = check(*call)
-    found = {finding.kind: finding for finding in report.findings}
-    assert kind in found and not report.ok, str(report)
-    line = re.search(r"^\s*\d+ \| ?(.*)$", str(found[kind]), re.MULTILINE)[1].strip()
+    found = [finding for finding in report.findings if finding.kind in kind.split()]
+    assert found and not report.ok, str(report)
+    line = re.search(r"^\s*\d+ \| ?(.*)$", str(found[0]), re.MULTILINE)[1].strip()
     assert line and line in text
 
 

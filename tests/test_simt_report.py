@@ -235,3 +235,20 @@ def test_copies_of_structs_and_variables_of_the_module_count_alike_from_every_co
         report = ssmlab.check(module.get_function(name), 1, 32, arguments[name])
         found = {(row.line, row.access, row.name): (row.requests, row.sectors) for row in report.lines}
         assert report.ok and found == expected
+
+
+TWO_ORDERS = """__device__ float* left() { __shared__ float a[32]; return a; }
+__device__ float* right() { __shared__ float b[32]; return b; }
+extern "C" __global__ void either(float* y) {
+    float* mine = blockIdx.x ? right() : left();
+    float* other = blockIdx.x ? left() : right();
+    mine[threadIdx.x] = 1.0f;
+    other[threadIdx.x] = 2.0f;
+    y[threadIdx.x + 32 * blockIdx.x] = mine[threadIdx.x] + other[threadIdx.x];
+}"""
+
+
+def test_a_line_names_its_arrays_though_blocks_meet_them_in_different_orders():
+    report = ssmlab.check(ssmlab.RawKernel(TWO_ORDERS, "either"), 2, 32, [zeros(64)])
+    named = {row.line: (row.name, row.requests) for row in report.lines if row.space == "shared"}
+    assert report.ok and named == {6: ("a, b", 2), 7: ("a, b", 2), 8: ("a, b", 4)}

@@ -624,7 +624,7 @@ print("6.12 holds")
 # counters say; `ssmlab.lab.counters` reads them with Nsight Compute. Batch 16 (4 for the four kernels), 2048 steps, 1536
 # channels, 16 states:
 
-# %% tags=["nbval-ignore-output"]
+# %%
 shape = tuple(counted["shape"].values())                            # batch, length, channels, states
 quarter = counted["batch of unfused"], *shape[1:]
 predicted = {"unfused float32": sum(ledger.unfused(*quarter).values()) - 3 * 4 * int(np.prod(quarter[:3])),  # in 4 kernels
@@ -667,14 +667,14 @@ unfused_floor = sum(ledger.unfused(*shape).values()) / peaks["bandwidth"]    # [
 
 # %% [markdown]
 # **Claim 6.14** (A10) The unfused chain is bound by bytes on an H200, 20 times over. Fused, the highest floor is that of
-# the special functions, in float32 (1.2 times that of the bytes) and in bfloat16 (2.4 times).
+# the special functions, in float32 (about 1.2 times that of the bytes) and in bfloat16 (about 2.4 times).
 
 # %%
 # check 6.14
-assert round(unfused_floor / floors["float32"]["exponentials"]) == 22
+assert unfused_floor > 20 * floors["float32"]["exponentials"]
 for dtype, times in ("float32", 1.2), ("bfloat16", 2.4):
     assert max(floors[dtype], key=floors[dtype].get) == "exponentials"
-    assert round(floors[dtype]["exponentials"] / floors[dtype]["bytes"], 1) == times
+    assert abs(floors[dtype]["exponentials"] / floors[dtype]["bytes"] - times) <= 0.1
 print("6.14 holds")
 
 # %%
@@ -710,18 +710,17 @@ plt.show()
 # %% [markdown]
 # Look right: in no kernel is anything full, and in none are bytes the tallest bar. The special functions are, in all four.
 #
-# **Claim 6.15** (measured on an H200) The best known kernel uses 11 % of a copy's bandwidth, in float32 as in bfloat16.
-# Ours uses about half of it in float32, a quarter in bfloat16, and about two thirds of the special functions in both:
-# halving the bytes saves hardly any time, since bytes are not what it waits for.
+# **Claim 6.15** (measured on an H200) The best known kernel uses a ninth of a copy's bandwidth, in float32 as in bfloat16.
+# Ours uses more than four times as much in float32, more than twice as much in bfloat16, and over half of the special
+# functions in both: halving the bytes saves less than a third of the time, since bytes are not what it waits for.
 
 # %%
 # check 6.15
 for dtype in floors:
     theirs, mine = shares[f"mamba_ssm, {dtype}"], shares[f"ours, {dtype}"]
-    assert round(theirs["bytes"]) == 11 and max(mine, key=mine.get) == max(theirs, key=theirs.get) == "exponentials"
-    assert 55 <= mine["exponentials"] <= 80
-assert 40 <= shares["ours, float32"]["bytes"] <= 60 and 20 <= shares["ours, bfloat16"]["bytes"] <= 30
-assert bars["ours, bfloat16"] > 0.85 * bars["ours, float32"]
+    assert max(mine, key=mine.get) == max(theirs, key=theirs.get) == "exponentials" and mine["exponentials"] > 50
+    assert 10 <= theirs["bytes"] <= 12 and mine["bytes"] > {"float32": 4, "bfloat16": 2}[dtype] * theirs["bytes"]
+assert bars["ours, bfloat16"] > 2 / 3 * bars["ours, float32"]
 print("6.15 holds")
 
 # %% [markdown]
@@ -738,6 +737,13 @@ work = np.prod(shape)                                               # states of 
 each = [32 * counters.total(counted, case, "instructions") / work for case in cases.values()]
 
 # %%
+for column, (name, case) in enumerate(cases.items()):
+    order = sorted(units, key=lambda unit: -busy[unit][column])
+    warps = 0.64 * counters.total(counted, case, "resident warps [%]")      # a multiprocessor could hold 64
+    print(f"{' '.join(name.split()):14} " + ", ".join(f"{unit} {busy[unit][column]:.0f} %" for unit in order)
+          + f"; {warps:.0f} warps, {each[column]:.1f} instructions")
+
+# %%
 fig, ax = lab.figure(width=8.2, height=3.1)
 for index, (unit, color) in enumerate(units.items()):
     ax.bar(np.arange(len(cases)) + 0.16 * index - 0.32, busy[unit], 0.16, color=lab.COLORS[color], label=unit)
@@ -749,33 +755,34 @@ ax.legend(fontsize=8.5, ncols=5, loc="upper center")
 plt.show()
 
 # %% [markdown]
-# Look at the last two groups: the special functions are the busiest part, as the floors said, with the issue slots and
-# shared memory right behind. Nothing is full, so no single roof explains the rest: about 10 warps live on a
-# multiprocessor, and at times all of them wait: for a special function, for shared memory, for the instruction before.
+# Look at the last two groups: special functions, issue slots and shared memory are all busier than DRAM, and close
+# together. Nothing is full, so no single roof explains the rest: few warps live on a multiprocessor, as each holds its
+# states in registers, and at times all of them wait: for a special function, for shared memory, for the instruction
+# before.
 #
 # Five instructions a state and step are the work itself: a product, an exponential, a product, two multiply-adds. Ours
-# takes 9.3; the others stage tiles, sum over lanes, round. mamba_ssm takes 19 to 22, and its float32 form fills something
-# that no roof has shown: shared memory, 86 % busy, more than half of it with bank conflicts. And v2 is busy with nothing.
-# It waits for its loads, with 6 warps on a multiprocessor that could hold 64.
+# takes less than twice as many; the others stage tiles, sum over lanes, round. mamba_ssm takes about 20, and its float32
+# form fills something that no roof has shown: shared memory, more than 80 % busy, more than half of it with bank
+# conflicts. And v2 is busy with nothing. It waits for its loads, with 6 warps on a multiprocessor that could hold 64.
 #
-# **Claim 6.16** (measured on an H200) Ours issues as many special functions as the ledger counts, to 0.1 %. (When the
-# counters were read, softplus still took its logarithm there: one more for each step of each channel.) They are its
-# busiest unit in both types, at 60 to 75 %; DRAM is below 50 and 25 %. mamba_ssm's float32 kernel is bound by shared
-# memory. None of them is bound by bandwidth.
+# **Claim 6.16** (measured on an H200) Ours issues as many special functions as the ledger counts, within 1 %. They are
+# busier than DRAM in both types, by more than a third. mamba_ssm's float32 kernel is bound by shared memory. None of them
+# is bound by bandwidth.
 
 # %%
 # check 6.16
-for dtype, size, most in ("float32", 4, 50), ("bfloat16", 2, 25):
-    expected = ledger.selective_scan(*shape, itemsize=size).special + np.prod(shape[:3])     # the logarithms, then
+for dtype, size in ("float32", 4), ("bfloat16", 2):
+    expected = ledger.selective_scan(*shape, itemsize=size).special
     made = 32 * counters.total(counted, f"forward {dtype}", "special function instructions")
-    assert abs(made / expected - 1) <= 1e-3
+    assert abs(made / expected - 1) <= 0.01
     column = list(cases.values()).index(f"forward {dtype}")
-    assert max(busy, key=lambda unit: busy[unit][column]) == "special functions"
-    assert 60 <= busy["special functions"][column] <= 75 and busy["DRAM"][column] < most
+    assert min(busy[unit][column] for unit in ("special functions", "issue slots", "shared wavefronts")) \
+        > busy["DRAM"][column] and busy["special functions"][column] > 4 / 3 * busy["DRAM"][column]
+    assert each[column] < 10 and max(busy[unit][column] for unit in units) < 95
 assert max(busy, key=lambda unit: busy[unit][0]) == "shared wavefronts" and busy["shared wavefronts"][0] > 80
 conflicts, wavefronts = (counters.total(counted, cases["mamba\nfloat32"], what)
                          for what in ("bank conflicts", "shared wavefronts"))
-assert conflicts > wavefronts / 2 and max(busy["DRAM"]) < 50
+assert conflicts > wavefronts / 2 and max(busy["DRAM"]) < 65
 print("6.16 holds")
 
 # %% [markdown]
@@ -813,13 +820,13 @@ plt.show()
 # the pins. It has so few warps at work that the cache keeps nearly everything. Notebook 03 had a case where it did not:
 # 22 % of the bandwidth.
 #
-# The finished kernel does not leave that to luck. A block takes a tile of 16 steps and 64 channels, reads it *along
-# whatever is innermost*, 16 bytes a thread, puts it into shared memory, and walks through time there. So it needs no
-# copy of a transposed tensor: it takes strides.
+# The finished kernel does not leave that to luck. A block takes a tile of steps and channels, reads it *along whatever is
+# innermost*, several neighbours a thread, puts it into shared memory, and walks through time there. So it needs no copy
+# of a transposed tensor: it takes strides.
 #
 # **Claim 6.17** One thread a channel: 4 sectors a request for (length, channels), 32 for (channels, length). The finished
-# kernel moves the fewest possible in both: 16 sectors for each request of 512 bytes. The counters of an H200 say the same,
-# to the sector.
+# kernel moves the fewest possible in both. The counters of an H200 say the same: of v2 to the sector, of the finished
+# kernel as many in one layout as in the other, within 1 %.
 
 # %%
 # check 6.17
@@ -833,12 +840,13 @@ assert a_request(rows, "u", "delta", "z", "y") == (32, 4)
 for time_inner in False, True:
     y, report = ladder.finished(wide, time_inner=time_inner)
     assert report.ok and np.max(np.abs(y - y_columns)) <= 1e-5 * np.max(np.abs(y_columns))
-    assert a_request(report, "u", "delta", "z", "y") == (16, 16) and a_request(report, "B", "C") == (16, 16)
+    assert all(moved == fewest > 4 for moved, fewest in (a_request(report, "u", "delta", "z", "y"),
+                                                         a_request(report, "B", "C")))
 names = "v2 float32", "v2 float32, time inner", "forward float32", "forward float32, time inner"
 read, written = ([counters.total(counted, name, f"{way} sectors") for name in names] for way in ("read", "write"))
 uses = 3 * int(np.prod(shape[:3])) // 8                             # sectors of u, delta and z, if all were full
 assert read[1] - read[0] == 7 * uses and written[1] == 8 * written[0]        # as check counted
-assert read[2] == read[3] and written[2] == written[3]
+assert abs(read[3] / read[2] - 1) <= 0.01 and abs(written[3] / written[2] - 1) <= 0.01
 print("6.17 holds")
 
 # %% [markdown]
@@ -1079,9 +1087,9 @@ lab.exercises.check("6.C", my_shared)
 # - 6.17 Channels innermost, or a kernel that reads along whatever is innermost.
 # - 6.18, 6.19 Softplus, skip and gate ride along; B and C are cheap because channels share them.
 #
-# *Still untrue or slow.* A third of the time the special functions of our kernel rest; notebook 13 asks why. One thread a
-# channel needs very many channels, and long sequences with few of them have to be cut (notebook 05). And this was a
-# forward pass only: training wants the states back, and h was never written anywhere.
+# *Still untrue or slow.* The special functions of our kernel rest at times, and nothing else is full either; notebook 13
+# asks why. One thread a channel needs very many channels, and long sequences with few of them have to be cut
+# (notebook 05). And this was a forward pass only: training wants the states back, and h was never written anywhere.
 #
 # *Next:* [07 · Store the states or compute them twice?](07_recompute.ipynb)
 #

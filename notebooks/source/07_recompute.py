@@ -849,36 +849,36 @@ ax.barh(names, half["backward"], left=half["forward"], color=lab.COLORS["hillis"
 ax.axvline(half["forward"][0] + half["backward"][0], color=lab.COLORS["bad"], linestyle=":")
 ax.set_title(f"{measured['device']}, {measured['date']}")
 ax.invert_yaxis()
-ax.set_xlim(0, 1.35 * ax.get_xlim()[1])
+ax.set_xlim(0, 1.5 * ax.get_xlim()[1])
 ax.legend(loc="upper right")
 plt.show()
 
 # %% [markdown]
 # Look at the first bar, where every state is stored, and at the first one with borders, which is what you get unasked. The
-# forward is less than half as long, for it writes 3.1 GB less. And in the backward, making the states again takes no longer
-# than reading them.
+# forward is less than half as long, for it writes 3.1 GB less. And in the backward, making the states again takes hardly
+# longer than reading them.
 #
 # The bars named *chunk given* are longer for a reason that has nothing to do with states. With a chunk given, a row of the
 # batch gets the bits that it has alone (claim 7.15), so it must be cut as it would be alone, and 16 rows are cut into more
 # pieces than would be needed to fill the GPU. From there on it is the chunk: one more forward, to make borders where the
 # backward wants them.
 #
-# **Claim 7.17** (measured on an H200, batch 16) Borders take 20 to 40 % less time than storing everything, and borders in
-# bfloat16 take as long as those in float32, within 5 %. *The source's +18 and +21 % were measured otherwise.* Nor is that the
-# fault of our way to store: the bytes alone, at the speed of a large copy, take nine tenths of the time that the whole step
-# takes with borders. But borders 256 apart, the source's, cost a tenth more than storing everything, or more.
+# **Claim 7.17** (measured on an H200, batch 16) Borders take at least a fifth less time than storing everything, and borders
+# in bfloat16 take as long as those in float32, within 10 %. *The source's +18 and +21 % were measured otherwise.* Nor is
+# that the fault of our way to store: its bytes alone, at the speed of a large copy, take nine tenths of the time that the
+# whole step takes with borders, or more. But a chunk of 256, the source's, takes at least a fifth more time than the default.
 
 # %%
 # check 7.17
 rows = {(row["shape"][0], row["facts"]["save"], row["facts"]["chunk"]): row for row in h200["rows"]}
 stored, default, narrow, far = (rows[16, save, chunk] for save, chunk in (
     ("all", None), ("boundaries", None), ("boundaries-bf16", None), ("boundaries", 256)))
-assert 0.6 <= default["ours_ms"] / stored["ours_ms"] <= 0.8
-assert 0.95 <= narrow["ours_ms"] / default["ours_ms"] <= 1.05
+assert default["ours_ms"] <= 0.8 * stored["ours_ms"]
+assert 0.9 <= narrow["ours_ms"] / default["ours_ms"] <= 1.1
 assert stored["facts"]["forward_ms"] >= 2 * default["facts"]["forward_ms"]
-assert stored["facts"]["backward_ms"] >= 0.9 * default["facts"]["backward_ms"]
+assert stored["facts"]["backward_ms"] >= 0.8 * default["facts"]["backward_ms"]
 assert stored["floor_ms"] >= 0.9 * default["ours_ms"]
-assert far["ours_ms"] >= 1.1 * stored["ours_ms"]
+assert far["ours_ms"] >= 1.2 * default["ours_ms"]
 print("7.17 holds")
 
 # %% [markdown]
@@ -890,6 +890,15 @@ print("7.17 holds")
 
 # %%
 batches = sorted({batch for batch, _, _ in rows})
+share = {}                                                          # of the time of storing everything: what borders save
+for batch in batches:
+    storing, borders = (rows[batch, save, None] for save in ("all", "boundaries"))
+    share[batch] = 1 - borders["ours_ms"] / storing["ours_ms"]
+    print(f"batch {batch:2}: all states {storing['ours_ms']:5.2f} ms, borders {borders['ours_ms']:5.2f} ms, "
+          f"{100 * share[batch]:.0f} % less; from call to call {storing['calls_ms']['ours']:.2f} and "
+          f"{borders['calls_ms']['ours']:.2f} ms")
+
+# %%
 fig, (time, memory) = lab.figure("batch", columns=2, height=3.3, width=8.6)
 shown = {"all": (("all", None), "bad", "o-"), "boundaries": (("boundaries", None), "good", "o-"),
          "boundaries, 256 apart": (("boundaries", 256), "hillis", "s--")}
@@ -910,13 +919,15 @@ plt.show()
 
 # %% [markdown]
 # Look right first. Memory is a matter of counting, and all lines are parallel: every byte belongs to a row of the batch. On
-# the left they are parallel from 16 on, where the GPU is full. With batches of 1 and 4, whichever way, the GPU waited for
-# Python's launches, so there the times decide nothing. (mamba_ssm recomputes as well. In this measurement its launches were
-# cheaper, and so was its memory, by a sixth.)
+# the left they are nearly so: the green line lies below the red one at every batch, and a little further below where the
+# batch fills the GPU. These are times of the GPU's own work. From call to call a step takes longer at batch 1, as the table
+# says: there the GPU waits for Python's launches, whichever way we save. (mamba_ssm recomputes as well; the grey line.)
 #
-# **Claim 7.18** (measured on an H200) What is kept is proportional to the batch, to the byte, in every way to save. From
-# batch 16 to 64 the time that borders save is three to five times as much, a constant *share*. *Measured otherwise:* in bytes
-# and milliseconds the gain grows with the batch, its share neither grows nor thins out.
+# **Claim 7.18** (measured on an H200) What is kept is proportional to the batch, to the byte, in every way to save. Borders
+# take less time than storing everything at every batch from 1 to 64, by a tenth at least, and the share that they save is
+# no smaller at 64 than at 1. From 16 to 64 it stays the same, so that four times the batch saves three to five times the
+# milliseconds. *Measured otherwise, both sentences:* the gain does not thin out as the batch grows, and with a small batch
+# no time is spent for nothing, as borders take less of it.
 
 # %%
 # check 7.18
@@ -924,9 +935,9 @@ for (batch, save, chunk), row in rows.items():
     assert row["facts"]["kept"] == row["facts"]["kept_by_allocator"] == row["facts"]["predicted"]
     if (1, save, chunk) in rows:
         assert row["facts"]["kept"] == batch * rows[1, save, chunk]["facts"]["kept"]
-gain = {batch: rows[batch, "all", None]["ours_ms"] - rows[batch, "boundaries", None]["ours_ms"]
-        for batch in batches}
-assert gain[16] > 0 and 3 <= gain[64] / gain[16] <= 5
+gain = {batch: rows[batch, "all", None]["ours_ms"] * share[batch] for batch in batches}      # [ms]
+assert batches == [1, 4, 16, 64] and all(part >= 0.1 for part in share.values()) and share[64] >= share[1]
+assert 3 <= gain[64] / gain[16] <= 5
 print("7.18 holds")
 
 # %% [markdown]
@@ -1076,8 +1087,7 @@ lab.exercises.check("7.C", my_discretisation)
 # - Borders in bfloat16 touch five gradients and nothing else (7.13); only float32 weights see it (7.14).
 # - No atomics, so the same bits in every run (7.15).
 # - +18 % and +21 % of time: *measured otherwise*. Storing everything is slower, by count on nine GPUs (7.16) and by clock on
-#   an H200 (7.17). The gain grows with the batch, its share does not: *measured otherwise* (7.18). A large chunk pays only in
-#   many layers (7.19).
+#   an H200 (7.17), at every batch from 1 to 64: *measured otherwise* (7.18). A large chunk pays only in many layers (7.19).
 #
 # *Still untrue or slow.* One scan is not a model: beside it a layer has projections, a convolution and a norm, so of a whole
 # step of training the share is smaller than what is measured here. With a chunk given the batch is cut as single rows are, and pays for it. And the

@@ -104,13 +104,13 @@ def finished(values, time_inner=False):
     kernel = RawKernel(kernels.source(name), "selective_forward", options, filename=name, strided=True)
     tables = [(*table.stride()[:2], 0, table.stride(2)) for table in (B, C)]
     arguments = (
-        u, given["delta"], A, B, C, given["D"], given["z"], given["bias"], None, None, None, None, given["y"], None,
-        None, length, channels, states, 1, 1, length, 1, 32, *u.stride(), *given["delta"].stride(),
+        u, given["delta"], A, B, C, given["D"], given["z"], given["bias"], None, None, None, None, None, given["y"],
+        None, None, length, channels, states, 1, 1, length, 1, 32, *u.stride(), *given["delta"].stride(),
         *given["z"].stride(), *given["y"].stride(), *tables[0], *tables[1],
     )  # fmt: skip
     blocks = batch * -(-channels // v.side_by_side)
     report = check(kernel, blocks, v.threads, arguments)
-    return np.asarray(report.arrays[12]), report
+    return np.asarray(report.arrays[13]), report
 
 
 def traffic(report, *names, access=None):

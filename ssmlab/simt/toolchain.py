@@ -96,6 +96,7 @@ class Compiler:
     def runtime_flags(self, mode: str) -> list[str]:
         """Flags for the runtime itself: never instrumented, always optimised."""
         flags = [flag for flag in self.flags("native") if not flag.startswith("-Werror")]
+        flags += ["-fomit-frame-pointer"] if self.kind == "zig" else []  # as the others do by themselves
         return [*flags, "-std=c++17", "-g0"]
 
     def link_flags(self) -> list[str]:

@@ -2,6 +2,7 @@
 
     python tests/gpu/compare_tools.py              on a GPU machine, about 3 minutes; writes the JSON and the table
     python tests/gpu/compare_tools.py --missing    the same for files that the JSON does not know yet; keeps the others
+    python tests/gpu/compare_tools.py --counters   counts all launches again with ncu; keeps what the other tools said
     python tests/gpu/compare_tools.py --dry-run    lists what would be started
     python tests/gpu/compare_tools.py --ours       counts our side of the JSON again, on any machine, and the table
     python tests/gpu/compare_tools.py --render     writes the table of kernels_cu/README.md from the JSON again
@@ -11,6 +12,13 @@ Needs CuPy, compute-sanitizer and ncu, and a C++ compiler for our side. Each ker
 and bank conflicts of the right kernels and of the ladder. A launch that may kill its process's context runs in a
 process of its own, the others a few to a process; a batch whose context died all the same is run again one by one.
 A process that is not back in time is killed, and its row says "hangs".
+
+The hardware's trips of shared memory (wavefronts) and bank conflicts also hold the trips that an access lost because
+another one reached the data banks first, such as a write to global memory (arbitration). How many differs from run to
+run, and they are no property of the addresses, so they are taken off: the surplus over what ncu counts in instrumented
+machine code, as far as the hardware's own counter of arbitration accounts for it. That one counts losses of every kind,
+and the instrumented count is too high where lanes share an address of 8 or 16 bytes (tests/gpu/wide_reads.py), so
+neither of the two would do alone. The hardware's counters are read in a run of their own, to be of one run.
 """
 import argparse
 import csv
@@ -53,6 +61,13 @@ COUNTERS = {  # ours -> ncu's
     ("shared", "write", "wavefronts"): "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
     ("shared", "write", "bank_conflicts"): "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
 }
+INSTRUMENTED = {  # trips of shared memory
+    "read": "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
+    "write": "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
+}
+ARBITRATION = "l1tex__data_bank_conflicts_type_arbitration.sum"
+RUNS = [[*(name for key, name in COUNTERS.items() if key[0] == "global"), *INSTRUMENTED.values()],
+        [*(name for key, name in COUNTERS.items() if key[0] == "shared"), ARBITRATION]]
 
 # Why the tools say less than we do, by our kind of finding; a file's own reason goes first.
 SILENCE = {
@@ -82,9 +97,7 @@ POLLS = "a waiting block polls the flag more than once"
 COUNTED_ELSE = {
     "block_scan_v1_one_buffer": LAST_ROUND,
     "block_scan_v2_double_buffer": LAST_ROUND,
-    "block_scan_v4_tree": "nvcc reads both children of the lowest level as one 8-byte word, 128 and 256 trips fewer; "
-                          "8 and 11 trips come back that no access in the code accounts for: two blocks with the same "
-                          "accesses count 1437 and 1438",
+    "block_scan_v4_tree": "nvcc reads both children of the lowest level as one 8-byte word, 128 and 256 trips fewer",
     "chained_scan": POLLS,
     "chunk_carry": "nvcc reads `.x` and `.y` of a total as one 8-byte word",
     "dynamic_shared": "`x[i]` stands twice in the text, and nvcc reads it once",
@@ -277,31 +290,41 @@ def available_metrics():
     return {line.split()[0] for line in output.splitlines() if line[:1].isalpha() and len(line.split()) > 1}
 
 
-def run_ncu(paths, log, say):
-    """[{"id", "counters": {name: {"ours", "ncu"}}, "equal"}] for every launch of the right kernels and the ladder."""
-    known = available_metrics()
-    metrics = [name for name in COUNTERS.values() if name.split(".")[0] in known]
-    missing = sorted(set(COUNTERS.values()) - set(metrics))
-    if missing:
-        say(f"this ncu does not know {', '.join(missing)}")
+def ncu_rows(paths, metrics, log):
+    """[{"Kernel Name": ..., metric: text}] of one run of ncu over all launches of some files."""
     output, code = run(ncu_command(paths, metrics, log), 240)
     if code != 0:
         seen = log.read_text(encoding="utf-8") if log.exists() else ""
         raise RuntimeError(f"ncu ended with {code}: {output[-2000:]}\n{seen[-2000:]}")
     text = log.read_text(encoding="utf-8")
-    rows = list(csv.DictReader(io.StringIO(text[text.index('"ID"') :])))
-    rows = [row for row in rows if row["ID"]]  # the line below the heading holds units
+    rows = [row for row in csv.DictReader(io.StringIO(text[text.index('"ID"') :])) if row["ID"]]  # one holds the units
+    kernels = [case.kernel for path in paths for case in files.launches(path)]
+    if [row["Kernel Name"].split("(")[0] for row in rows] != kernels:
+        raise RuntimeError(f"ncu saw {[row['Kernel Name'] for row in rows]}, launched were {kernels}")
+    return [{name: int(float(row[name].replace(",", ""))) for name in metrics} for row in rows]
+
+
+def compared(case, mine, counted):
+    """One row of the JSON's "counters"; mine: our_counters, counted: {metric: number} of both runs of ncu."""
+    surplus = {access: counted[COUNTERS["shared", access, "wavefronts"]] - counted[name]
+               for access, name in INSTRUMENTED.items()}
+    lost = {access: min(max(number, 0), counted[ARBITRATION]) for access, number in surplus.items()}
+    counters = {" ".join(key): {"ours": mine[key], "ncu": counted[name] - lost[key[1]] * (key[0] == "shared")}
+                for key, name in COUNTERS.items()}
+    return {"id": case.id, "counters": counters, "lost": {**lost, "arbitration": counted[ARBITRATION]},
+            "equal": all(value["ours"] == value["ncu"] for value in counters.values())}
+
+
+def run_ncu(paths, logs):
+    """[{"id", "counters": {name: {"ours", "ncu"}}, "lost", "equal"}] for every launch of some files."""
+    known = available_metrics()
+    missing = sorted(name for metrics in RUNS for name in metrics if name.split(".")[0] not in known)
+    if missing:
+        raise RuntimeError(f"this ncu does not count {', '.join(missing)} on this GPU")
+    runs = [ncu_rows(paths, metrics, logs / f"ncu_{number}.csv") for number, metrics in enumerate(RUNS)]
     cases = [case for path in paths for case in files.launches(path)]
-    if [row["Kernel Name"].split("(")[0] for row in rows] != [case.kernel for case in cases]:
-        raise RuntimeError(f"ncu saw {[row['Kernel Name'] for row in rows]}, launched were {[c.kernel for c in cases]}")
-    compared = []
-    for case, row in zip(cases, rows, strict=True):
-        mine = our_counters(files.check(case))
-        counters = {" ".join(key): {"ours": mine[key], "ncu": int(float(row[name].replace(",", "")))}
-                    for key, name in COUNTERS.items() if name in metrics}
-        compared.append({"id": case.id, "counters": counters,
-                         "equal": all(value["ours"] == value["ncu"] for value in counters.values())})
-    return compared
+    return [compared(case, our_counters(files.check(case)), {**first, **second})
+            for case, first, second in zip(cases, *runs, strict=True)]
 
 
 def refresh_ours(document, say):
@@ -330,13 +353,30 @@ def version(program):
     return re.search(r"[Vv]ersion (\d[\d.]*)", output)[1]
 
 
+def tool_rows(chosen, spaces, arguments, say):
+    """The JSON's "rows": what ours and compute-sanitizer say about each file, and what the GPU does alone."""
+    say("our side")
+    with ProcessPoolExecutor(min(8, arguments.workers)) as pool:
+        mine = dict(zip([path for path, _ in chosen], pool.map(ours, [path for path, _ in chosen]), strict=True))
+    say("compute-sanitizer")
+    results = run_tools(chosen, arguments.workers, spaces, arguments.raw, say)
+    rows = []
+    for path, kinds in chosen:
+        tools = {tool: said(path, tool, results.get((path.stem, tool))) for tool in TOOLS}
+        gpu = alone(path, results.get((path.stem, None)))
+        rows.append({"file": path.relative_to(ROOT).as_posix(), "kernel": path.stem, "marked": sorted(kinds),
+                     "ours": mine[path], "tools": tools, "alone": gpu, "agree": agreement(mine[path], tools, gpu)})
+    return rows
+
+
 def measure(arguments):
     say = lambda text: print(text, file=sys.stderr, flush=True)  # noqa: E731
     for program in ("compute-sanitizer", "ncu"):
         if shutil.which(program) is None:
             raise SystemExit(f"{program} is not on PATH: it comes with the CUDA toolkit")
-    before = json.loads(arguments.out.read_text(encoding="utf-8")) if arguments.missing else {"rows": []}
-    known = {row["kernel"] for row in before["rows"]}
+    keep = arguments.missing or arguments.counters
+    before = json.loads(arguments.out.read_text(encoding="utf-8")) if keep else {"rows": []}
+    known = {row["kernel"] for row in before["rows"]} if arguments.missing else set()
     chosen = [(path, kinds) for path, kinds in launchable()
               if re.search(arguments.only, path.stem) and path.stem not in known]
     if arguments.raw:
@@ -344,23 +384,11 @@ def measure(arguments):
     text = subprocess.run(["compute-sanitizer", "--help"], capture_output=True, text=True, timeout=60, check=True)
     spaces = "initcheck-address-space" in text.stdout
 
-    say("our side")
-    with ProcessPoolExecutor(min(8, arguments.workers)) as pool:
-        mine = dict(zip([path for path, _ in chosen], pool.map(ours, [path for path, _ in chosen]), strict=True))
     say("ncu")
-    log = (arguments.raw or arguments.out.parent) / "ncu.csv"
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     right = [path for path, kinds in chosen if not kinds]
-    counters = run_ncu(right, log, say) if right else []
-    say("compute-sanitizer")
-    results = run_tools(chosen, arguments.workers, spaces, arguments.raw, say)
-
-    rows = []
-    for path, kinds in chosen:
-        tools = {tool: said(path, tool, results.get((path.stem, tool))) for tool in TOOLS}
-        gpu = alone(path, results.get((path.stem, None)))
-        rows.append({"file": path.relative_to(ROOT).as_posix(), "kernel": path.stem, "marked": sorted(kinds),
-                     "ours": mine[path], "tools": tools, "alone": gpu, "agree": agreement(mine[path], tools, gpu)})
+    counters = run_ncu(right, arguments.raw or arguments.out.parent) if right else []
+    rows = [] if arguments.counters else tool_rows(chosen, spaces, arguments, say)
     import cupy as cp
 
     device = cp.cuda.runtime.getDeviceProperties(0)
@@ -377,7 +405,9 @@ def measure(arguments):
         "rows": rows,
         "counters": counters,
     }
-    if arguments.missing:
+    if arguments.counters:
+        before = {**before, "counters": []}
+    if keep:
         document = joined(before, document)
     arguments.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     say(f"wrote {arguments.out}")
@@ -445,6 +475,22 @@ def race_lines(mutants):
     return tuple(counts)
 
 
+def lost_trips(counters):
+    """A line of Markdown about the launches in which the hardware counted more trips than the addresses cause."""
+    rows = [row for row in counters if row["lost"]["read"] or row["lost"]["write"]]
+    if not rows:
+        return []
+    lost = sum(row["lost"]["read"] + row["lost"]["write"] for row in rows)
+    told = sum(row["lost"]["arbitration"] for row in rows)
+    names = ", ".join(dict.fromkeys(f"`{row['id'].split('[')[0]}`" for row in rows))
+    return [
+        f"* **Lost trips**: in {len(rows)} launch{'es' * (len(rows) > 1)} ({names}) the hardware counts {lost} more "
+        "trips of shared memory, and as many more bank conflicts, than the addresses cause. They were lost to another "
+        "access, such as a write to global memory, that reached the data banks first: ncu has a counter for that "
+        f"(arbitration), which says {told}. How many differs from run to run; the table is without them.",
+    ]
+
+
 def summary(document):
     """The comparison in words and counts, as Markdown."""
     right = [row for row in document["rows"] if not row["marked"]]
@@ -473,6 +519,7 @@ def summary(document):
         f"{len(counters) - equal} do not, mostly because the checked mode counts the text and ncu what nvcc made of "
         "it:",
         *[f"  * {', '.join(f'`{name}`' for name in dict.fromkeys(names))}: {text}" for text, names in reasons.items()],
+        *lost_trips(counters),
     ]
     return [*out, "", *kind_table(wrong)]
 
@@ -528,6 +575,7 @@ def main():
     parser.add_argument("--workers", type=int, default=min(14, os.cpu_count() or 1), help="processes beside each other")
     parser.add_argument("--only", default="", help="a regular expression that file names must match")
     parser.add_argument("--missing", action="store_true", help="only files without a row in the JSON")
+    parser.add_argument("--counters", action="store_true", help="only ncu's side of the JSON again, for all launches")
     parser.add_argument("--dry-run", action="store_true", help="list the commands")
     parser.add_argument("--ours", action="store_true", help="only our side of the JSON again; needs no GPU")
     parser.add_argument("--render", action="store_true", help="only write the table again")
@@ -537,7 +585,8 @@ def main():
         for paths, limit in batches(chosen):
             for tool in (None, *TOOLS):
                 print(f"[{limit} s]", shlex.join(sanitizer(tool, paths, True)))
-        print(shlex.join(ncu_command([p for p, kinds in chosen if not kinds], COUNTERS.values(), Path("ncu.csv"))))
+        for metrics in RUNS:
+            print(shlex.join(ncu_command([path for path, kinds in chosen if not kinds], metrics, Path("ncu.csv"))))
         return
     if arguments.ours:
         document = json.loads(arguments.out.read_text(encoding="utf-8"))

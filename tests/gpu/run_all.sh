@@ -26,6 +26,7 @@ part() { # name, command ...
 part tests "$python" -m pytest -q -m gpu tests -n "$workers" || status=1
 part notebooks "$python" -m pytest -q notebooks --nbval --nbval-current-env -n "$workers" --dist loadfile || status=1
 part tools "$python" tests/gpu/compare_tools.py --out "$out/simt_vs_tools.json" --raw "$out/tools" || status=1
+part wide "$python" tests/gpu/wide_reads.py || status=1
 part sanitizer bash tests/gpu/sanitize_ops.sh "$out/sanitizer" || status=1
 part machine "$python" -m ssmlab.lab.machine "$out/machine.json" || status=1
 part counters "$python" -m ssmlab.lab.counters "$out/ncu_selective.json" || status=1

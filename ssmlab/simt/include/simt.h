@@ -61,6 +61,7 @@ template <class T, int INDEX, class Here = void> SIMT_UNSEEN T& simt_shared() {
 #define __nanosleep(nanoseconds) simt_sleep(nanoseconds)
 #define clock64() ((long long)simt_clock())
 #define clock() ((long)simt_clock())
+typedef long clock_t;            // what clock() gives
 // The condition of an endless loop without a body, put there by the translation (empty_loops.py): the watchdog sees it.
 inline bool simt_always() { return true; }
 

@@ -9,7 +9,14 @@
 #else
 #define SIMT_EXPORT extern "C" __attribute__((__visibility__("default")))
 #endif
-#define SIMT_THUNK SIMT_EXPORT __attribute__((__no_sanitize_thread__))
+// What leads to a kernel has no hooks of its own in checked mode. In native mode the kernel becomes a part of it, and the
+// watchdog must see every basic block of that.
+#if SIMT_CHECKED
+#define SIMT_WAY_IN SIMT_UNHOOKED
+#else
+#define SIMT_WAY_IN
+#endif
+#define SIMT_THUNK SIMT_EXPORT SIMT_WAY_IN
 
 // A variable in device memory.
 struct simt_global { const char* name; void* address; unsigned long long size; int constant; };
@@ -54,11 +61,11 @@ template <class... P> struct table {
 template <class... P> constexpr const simt_parameter* simt_rows_of(void (*)(P...)) { return table<P...>::rows; }
 template <unsigned N, unsigned... I> struct caller : caller<N - 1, N - 1, I...> {};
 template <unsigned... I> struct caller<0, I...> {
-    template <class... P> __attribute__((no_sanitize_thread)) static void call(void (*kernel)(P...), void** arguments) {
+    template <class... P> SIMT_WAY_IN static void call(void (*kernel)(P...), void** arguments) {
         kernel(*(P*)arguments[I]...);
     }
 };
-template <class... P> __attribute__((no_sanitize_thread)) void simt_call(void (*kernel)(P...), void** arguments) {
+template <class... P> SIMT_WAY_IN void simt_call(void (*kernel)(P...), void** arguments) {
     caller<sizeof...(P)>::call(kernel, arguments);
 }
 }  // namespace simt_thunks

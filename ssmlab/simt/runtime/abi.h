@@ -21,13 +21,14 @@
 #define SIMT_API extern "C" __attribute__((visibility("default")))
 #endif
 
-// For functions of the headers in which no access to the learner's memory happens (but those that simt_copy_8 and its
-// kin make) and no loop: the checker's hooks would only cost time there.
+// For functions of the headers in which no access to the learner's memory happens (but those that the copies of vectors
+// make, in the runtime) and no loop: the checker's hooks would only cost time there.
 #if defined(__clang__)
-#define SIMT_UNSEEN __attribute__((__disable_sanitizer_instrumentation__, __no_sanitize__("coverage"))) inline
+#define SIMT_UNHOOKED __attribute__((__disable_sanitizer_instrumentation__, __no_sanitize__("coverage")))
 #else
-#define SIMT_UNSEEN __attribute__((__no_sanitize_thread__, __no_sanitize_coverage__)) inline
+#define SIMT_UNHOOKED __attribute__((__no_sanitize_thread__, __no_sanitize_coverage__))
 #endif
+#define SIMT_UNSEEN SIMT_UNHOOKED inline
 
 // ---------------------------------------------------------------- for kernels and dialect headers
 
@@ -89,13 +90,6 @@ SIMT_API void simt_trap();                                                      
 SIMT_API void* simt_memcpy(void* to, const void* from, size_t bytes);
 SIMT_API void* simt_memmove(void* to, const void* from, size_t bytes);
 SIMT_API void* simt_memset(void* to, int value, size_t bytes);
-// Checked mode: copy so many bytes, which counts as one read and one write of the code that returns to `caller`.  For
-// the copy functions of the vector types, which are not instrumented themselves.
-SIMT_API void simt_copy_2(void* to, const void* from, void* caller);
-SIMT_API void simt_copy_4(void* to, const void* from, void* caller);
-SIMT_API void simt_copy_8(void* to, const void* from, void* caller);
-SIMT_API void simt_copy_16(void* to, const void* from, void* caller);
-SIMT_API void simt_copy_2_of_8(void* to, const void* from, void* caller);        // 16 bytes that are two numbers
 
 // ---------------------------------------------------------------- for launch.py (ctypes mirrors of these are there)
 

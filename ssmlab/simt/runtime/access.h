@@ -83,7 +83,7 @@ SIMT_INLINE void access_shared(Fiber* fiber, u32 offset, u32 size, u8 kind, void
         if (offset - array.offset + size > array.bytes) break;
         if (kind != ATOMIC) kind = writes(kind) ? PLAIN_WRITE : PLAIN_READ;      // volatile orders nothing here
         u16 site = site_of_access(fiber, pc, SPACE_SHARED, access_word(kind), size);
-        sites.hot[site].objects |= 1ull << smaller(array.index + 1, 63);
+        note_object(sites.hot[site], i, bit_of_array(array));
         if (SIMT_LIKELY(site)) record_request(fiber, site, i, offset);
         check_shared(fiber, array, kind, site, offset, size);
         return;
@@ -116,7 +116,7 @@ SIMT_INLINE void access_global(Fiber* fiber, u32 number, u64 address, u32 size, 
         return;
     }
     u16 site = site_of_access(fiber, pc, SPACE_GLOBAL, access_word(kind), size);
-    sites.hot[site].objects |= 1ull << smaller(number, 63u);
+    note_object(sites.hot[site], number, bit_of_buffer(number));
     const Unit unit = {buffer.first_byte + offset, address, size};
     if (SIMT_LIKELY(site)) record_request(fiber, site, number, (u32)unit.from);
     for (u64 from = unit.from, end = from + size; from < end;) {
@@ -154,7 +154,7 @@ static SIMT_NOINLINE void access_elsewhere(Fiber* fiber, u64 address, u32 size, 
     refuse_wild(fiber, address, size, kind, pc);
 }
 
-SIMT_INLINE void look_at_memory(Fiber* fiber, u64 address, u32 size, u8 kind, void* pc) {
+static SIMT_NOINLINE void look_at_memory(Fiber* fiber, u64 address, u32 size, u8 kind, void* pc) {
     Block* block = fiber->block;
     results->accesses++;
     if (writes(kind) && kind != ATOMIC) block->machine->progress++;
@@ -165,15 +165,10 @@ SIMT_INLINE void look_at_memory(Fiber* fiber, u64 address, u32 size, u8 kind, vo
     access_elsewhere(fiber, address, size, kind, pc);
 }
 
-// `copy`: of a vector, which every compiler makes once.
-SIMT_INLINE void look_at_access(Fiber* fiber, u64 address, u32 size, u8 kind, void* pc, bool copy) {
+static SIMT_NOINLINE void access(Fiber* fiber, u64 address, u32 size, u8 kind, void* pc) {
     if (kind != PLAIN_READ) forget_twins(fiber, address, size);
-    else if (!copy && is_twin(fiber, address, size, pc)) return;
+    else if (is_twin(fiber, address, size, pc)) return;
     look_at_memory(fiber, address, size, kind, pc);
-}
-
-static SIMT_NOINLINE void access(Fiber* fiber, u64 address, u32 size, u8 kind, void* pc, bool copy = false) {
-    look_at_access(fiber, address, size, kind, pc, copy);
 }
 
 // Not to be looked at: the thread's own stack, and anything before a thread runs.

@@ -31,6 +31,9 @@ static SharedArray* new_array(Block* block, int index, const void* instance, u64
 }
 
 static void open_arena(Block* block) {
+#if SIMT_CHECKED
+    for (u32 i = 0; i < block->array_count; i++) block->arrays[i].bytes = 0;
+#endif
     block->arena_used = block->array_count = 0;
     new_array(block, -1, nullptr, block->machine->launch->dynamic_shared, 4, "");
 }

@@ -17,6 +17,7 @@ struct FiberChecks {
     u64 recent_address[RECENT_READS];            // twins.h
     RecentRead recent[RECENT_READS];
     u32 recent_next;
+    u64 twins_until;             // steps; later no read is the twin of one of these
     u32 depth;                   // functions entered and not left
     bool frame_in_doubt;         // an index was out of bounds: see check_return
     bool dirty;                  // order.h: has written to global memory since its last fence
@@ -40,11 +41,11 @@ struct FiberChecks {
 };
 
 struct WarpChecks {
+    RequestSlot* open;           // slots with requests of the present interval, a list
     u32 time;        // grows with each __syncwarp, fence and flag of the warp; 0 at each barrier of the block
     u32 known_interval;          // `known` is all 0 unless this is the present interval
     u32 known[32][32];           // known[i][j] = t: what lane j did before time t comes before what lane i does now
     RequestSlot** page[MOST_PAGES];
-    RequestSlot* open;           // slots with requests of the present interval, a list
 };
 
 struct PendingRead;

@@ -6,7 +6,22 @@ static Fiber nobody;        // "runs" while the library is loaded: static constr
 static Fiber* running = &nobody;
 static u64 most_steps = ~0ull, first_look = ~0ull;               // watchdog
 static Fiber* current() { return running; }
-static void set_current(Fiber* fiber) { running = fiber; }
+
+// Steps are counted down here while a fiber runs, because every basic block does it.
+static i64 steps_left;           // until the watchdog looks at the running fiber: look_at - steps
+static u64 steps_of(const Fiber* fiber) {
+    return fiber == running ? fiber->checks.look_at - (u64)steps_left : fiber->steps;
+}
+static void set_current(Fiber* fiber) {
+    running->steps = running->checks.look_at - (u64)steps_left;
+    running = fiber;
+    steps_left = (i64)(fiber->checks.look_at - fiber->steps);
+}
+static void look_again_at(Fiber* fiber, u64 steps) {
+    fiber->steps = steps_of(fiber);
+    fiber->checks.look_at = steps;
+    if (fiber == running) steps_left = (i64)(steps - fiber->steps);
+}
 
 #include "atomics.h"
 #include "fault_findings.h"
@@ -14,6 +29,7 @@ static void set_current(Fiber* fiber) { running = fiber; }
 #include "indices.h"
 #include "machine.h"
 #include "print.h"
+#include "vectors.h"
 
 static void record_assert(Fiber* fiber, const char* expression, void* pc) {
     SimtFinding finding = finding_of(fiber, KIND_ASSERT, 0, learner_line(fiber, pc));
@@ -82,6 +98,8 @@ static void open_launch(SimtLaunch* launch, Machine* machine) {
         block.machine = machine;
         block.fibers = machine->fibers + (u64)b * machine->threads;
         block.arena = (char*)launch->region[REGION_ARENA] + b * launch->arena_bytes;
+        block.array_count = 0;
+        for (SharedArray& array : block.arrays) array.bytes = 0;
         for (u32 w = 0; w < (machine->threads + WARP - 1) / WARP; w++) {
             WarpChecks& checks = block.warp[w].checks;
             memset(checks.page, 0, sizeof checks.page);

@@ -1,13 +1,16 @@
 // What the compiler calls in a kernel's code: -fsanitize=thread (memory, functions), -fsanitize-coverage=trace-pc
 // (basic blocks) and -fsanitize=bounds.  Names and meanings are those of the compilers' own run-time libraries.
 #pragma once
+#include "quick.h"
 #include "waiting.h"
 
 // ---- memory
 
 // The usual accesses have a function each, in which the compiler knows size and kind.
 template <u32 SIZE, u8 KIND> static SIMT_NOINLINE void access_of(Fiber* fiber, u64 address, void* pc) {
-    look_at_access(fiber, address, SIZE, KIND, pc, false);
+    if (KIND == PLAIN_WRITE) forget_twins(fiber, address, SIZE);
+    else if (is_twin(fiber, address, SIZE, pc)) return;
+    if (SIMT_UNLIKELY((!quick_access<SIZE, KIND>(fiber, address, pc)))) look_at_memory(fiber, address, SIZE, KIND, pc);
 }
 
 SIMT_INLINE void hook(void* address, u32 size, u8 kind, void* pc) {
@@ -15,6 +18,8 @@ SIMT_INLINE void hook(void* address, u32 size, u8 kind, void* pc) {
     if (SIMT_LIKELY(is_private(fiber, (u64)address))) return;
     if (size == 4 && kind == PLAIN_READ) access_of<4, PLAIN_READ>(fiber, (u64)address, pc);
     else if (size == 4 && kind == PLAIN_WRITE) access_of<4, PLAIN_WRITE>(fiber, (u64)address, pc);
+    else if (size == 8 && kind == PLAIN_READ) access_of<8, PLAIN_READ>(fiber, (u64)address, pc);
+    else if (size == 8 && kind == PLAIN_WRITE) access_of<8, PLAIN_WRITE>(fiber, (u64)address, pc);
     else access(fiber, (u64)address, size, kind, pc);
 }
 
@@ -49,42 +54,6 @@ SIMT_HOOKS(4)
 SIMT_HOOKS(8)
 SIMT_HOOKS(16)
 #undef SIMT_HOOKS
-
-// A vector type's copy: one read, one write.  Two places in the code, as it were: the last two bytes of the call.
-template <u8 KIND> static SIMT_NOINLINE void access_8_in_copy(Fiber* fiber, u64 address, void* pc) {
-    look_at_access(fiber, address, 8, KIND, pc, true);
-}
-template <u32 SIZE, u8 KIND> SIMT_INLINE void access_in_copy(Fiber* fiber, u64 address, void* pc) {
-    if (SIZE == 8) access_8_in_copy<KIND>(fiber, address, pc);
-    else access(fiber, address, SIZE, KIND, pc, true);
-}
-// Copied in pieces as large as components: the processor is slow to read at once what was just written in two halves.
-template <class Piece, u32 COUNT> SIMT_INLINE void copy_pieces(void* to, const void* from) {
-    Piece piece[COUNT];
-    for (u32 i = 0; i < COUNT; i++) {
-        piece[i] = ((const Piece*)from)[i];
-        asm("" : "+r"(piece[i]));                // or the compiler makes one of them again
-    }
-    for (u32 i = 0; i < COUNT; i++) ((Piece*)to)[i] = piece[i];
-}
-template <class Piece, u32 COUNT>
-static SIMT_NOINLINE void look_and_copy(void* to, const void* from, void* caller) {
-    constexpr u32 SIZE = sizeof(Piece) * COUNT;
-    Fiber* fiber = current();
-    if (!is_private(fiber, (u64)from)) access_in_copy<SIZE, PLAIN_READ>(fiber, (u64)from, (char*)caller - 1);
-    if (!is_private(fiber, (u64)to)) access_in_copy<SIZE, PLAIN_WRITE>(fiber, (u64)to, caller);
-    copy_pieces<Piece, COUNT>(to, from);
-}
-template <class Piece, u32 COUNT> SIMT_INLINE void copy_hook(void* to, const void* from, void* caller) {
-    const Fiber* fiber = current();
-    if (is_private(fiber, (u64)from) && is_private(fiber, (u64)to)) return copy_pieces<Piece, COUNT>(to, from);
-    look_and_copy<Piece, COUNT>(to, from, caller);
-}
-SIMT_API void simt_copy_2(void* to, const void* from, void* caller) { copy_hook<u16, 1>(to, from, caller); }
-SIMT_API void simt_copy_4(void* to, const void* from, void* caller) { copy_hook<u32, 1>(to, from, caller); }
-SIMT_API void simt_copy_8(void* to, const void* from, void* caller) { copy_hook<u32, 2>(to, from, caller); }
-SIMT_API void simt_copy_16(void* to, const void* from, void* caller) { copy_hook<u32, 4>(to, from, caller); }
-SIMT_API void simt_copy_2_of_8(void* to, const void* from, void* caller) { copy_hook<u64, 2>(to, from, caller); }
 
 SIMT_INLINE void range_hook(const void* address, u64 bytes, u8 kind, void* pc) {
     if (bytes) access_range(current(), (u64)address, bytes, kind, pc);

@@ -82,7 +82,8 @@ static void start_block(Machine* machine, Block* block, u64 number) {
             fiber.stack = stack_of(launch, stack);
             fiber.index = index[lane];
             fiber.thread = thread;
-            fiber.lane = (u8)lane, fiber.position = (u8)position, fiber.bit = 1u << position;
+            fiber.lane = (u8)lane, fiber.position = (u8)position;
+            fiber.lane_bit = 1u << lane, fiber.bit = 1u << position;
             fiber.wait = NOTHING;
             fiber.patience = 0;
             fiber.steps = 0;

@@ -24,11 +24,12 @@ struct alignas(64) Fiber {       // what every switch touches comes first: one c
     Context context;
     Block* block;
     Warp* warp;
-    u64 steps;                   // basic blocks run so far (where trace-pc is on)
+    u64 steps;                   // basic blocks run so far (where trace-pc is on); checked mode: see steps_of
     u32 bit;                     // 1 << position
     u32 thread;                  // linear
     u8 lane, position;
     Wait wait;                   // what for, if it is not runnable
+    u32 lane_bit;                // 1 << lane
     char* stack;                 // lowest byte
     FiberChecks checks;          // checked mode: the second and third line
     SimtIndex index;             // threadIdx
@@ -65,7 +66,7 @@ struct SharedArray {
     int index;
     u32 offset, bytes, grain;
 };        // grain: log2 of a cell's bytes
-static constexpr u32 MOST_SHARED_ARRAYS = 200;
+static constexpr u32 MOST_SHARED_ARRAYS = 200, NO_ARRAY = MOST_SHARED_ARRAYS, NO_BUFFER = ~0u;
 
 struct Block {
     Machine* machine;
@@ -81,7 +82,7 @@ struct Block {
     int last_sum, last_all, last_any;
     char* arena;
     u32 arena_used, array_count;
-    SharedArray arrays[MOST_SHARED_ARRAYS];
+    SharedArray arrays[MOST_SHARED_ARRAYS + 1];     // those that do not exist (NO_ARRAY) have no bytes
     Warp warp[WARP];
     BlockChecks checks;
 };

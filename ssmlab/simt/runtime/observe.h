@@ -5,7 +5,7 @@
 #if SIMT_CHECKED
 static void observe_block_start(Block*);
 static void observe_block_end(Block*);
-static void observe_barrier_arrival(Fiber*, void* pc);
+SIMT_INLINE void observe_barrier_arrival(Fiber*, void* pc);
 static void observe_barrier_release(Block*);
 static void observe_grid_arrival(Fiber*, void* pc);
 static void observe_grid_release(Machine*);

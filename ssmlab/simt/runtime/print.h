@@ -61,7 +61,8 @@ SIMT_API void simt_trap() {
 SIMT_API int64_t simt_clock() {
     Fiber* fiber = current();
 #if SIMT_CHECKED
-    return (i64)++fiber->steps;
+    steps_left--;
+    return (i64)steps_of(fiber);
 #elif defined(__x86_64__)
     (void)fiber;
     return (i64)__builtin_ia32_rdtsc();

@@ -15,12 +15,30 @@ struct Request {
     u32 address[32];             // shared: in the arena; global: in all buffers
 };
 
-struct RequestSlot {                             // the open requests of one warp at one site
-    u32 base, count, capacity, site;             // requests base … base + count - 1 are open
-    Request* request;                            // ring of `capacity`, request k at k % capacity
+// The open requests of one warp at one site: base … base + count - 1.  Number 0 lies in the slot itself, because most
+// sites are passed once between two barriers: three lines of the cache, one of which half of the lanes need.
+struct alignas(64) RequestSlot {
+    u32 base, count, capacity, site;
+    Request* ring;                               // of `capacity`, request k > 0 at k % capacity
     RequestSlot* next_open;
-    u32 occurrence[32];                          // per lane: k of its next access
+    u32 passed;                                  // lanes that have come by
+    u32 unused[5];
+    Request first;                               // its addresses begin a line
+    u32 again[32];                               // per lane: accesses after its first one
 };
+static_assert(offsetof(RequestSlot, first.address) == 64, "a line");
+
+SIMT_INLINE Request& request_of(RequestSlot& slot, u32 k) {
+    return k ? slot.ring[k & (slot.capacity - 1)] : slot.first;
+}
+// The number of the lane's next access; it makes one.
+SIMT_INLINE u32 next_number(const RequestSlot& slot, u32 lane) {
+    return slot.passed >> lane & 1 ? slot.again[lane] + 1 : 0;
+}
+SIMT_INLINE void pass(RequestSlot& slot, u32 lane) {
+    slot.again[lane] += slot.passed >> lane & 1;
+    slot.passed |= 1u << lane;
+}
 
 static constexpr u32 SMALLEST_RING = 4, LARGEST_RING = 1024;
 
@@ -97,9 +115,8 @@ static bool pairs_agree(const Request& r, u32 distance) {
 }
 
 // How many neighbouring lanes are served together.  That pairs join is NVIDIA's word for compute capability 7
-// (forums.developer.nvidia.com, "Unexpected shared memory bank conflict"); ncu on an H200 agrees where the whole warp
-// has one address (1 wavefront for 8 bytes, 2 for 16) and where all addresses differ.  Not measured: warps in which
-// only pairs agree, and pairs of which one lane is idle.
+// (forums.developer.nvidia.com, "Unexpected shared memory bank conflict"); an H200 counts so too, idle lanes and all
+// (tests/test_simt_wide_reads.py).
 static u32 lanes_together(const Request& r, u32 access, u32 size) {
     u32 lanes = size <= 4 ? 32 : size <= 8 ? 16 : 8;
     bool joined = lanes < 32 && access == ACCESS_READ && (pairs_agree(r, 1) || pairs_agree(r, 2));
@@ -129,6 +146,7 @@ static void close_request(const Warp* warp, u16 site, const Request& r, u32 k) {
                                                    : count_sectors(r, size);
         stats.ideal_sectors += (active * size + 31) / 32;
     } else {
+        sites.hot[site].objects |= bit_of_array(warp->block->arrays[r.object]);     // the same place in another block
         u32 phase = lanes_together(r, stats.access, size);
         for (u32 first = 0; first < 32; first += phase) {
             u32 mask = phase == 32 ? r.mask : r.mask & (((1u << phase) - 1) << first);
@@ -149,7 +167,7 @@ static void close_request(const Warp* warp, u16 site, const Request& r, u32 k) {
 
 static void close_requests(const Warp* warp, u16 site, RequestSlot& slot, u32 upto) {
     for (; slot.base < upto; slot.base++, slot.count -= slot.count > 0) {
-        Request& r = slot.request[slot.base & (slot.capacity - 1)];
+        Request& r = request_of(slot, slot.base);
         if (slot.count && r.mask) close_request(warp, site, r, slot.base);
         r.mask = 0;
     }
@@ -158,9 +176,10 @@ static void close_requests(const Warp* warp, u16 site, RequestSlot& slot, u32 up
 // The warp's interval is over: no later access belongs to these requests.
 static void close_all_requests(Warp* warp) {
     for (RequestSlot* slot = warp->checks.open; slot; slot = slot->next_open) {
-        close_requests(warp, (u16)slot->site, *slot, slot->base + slot->count);
-        slot->base = slot->count = 0;
-        memset(slot->occurrence, 0, sizeof slot->occurrence);
+        u32 end = slot->base + slot->count;
+        close_requests(warp, (u16)slot->site, *slot, end);
+        slot->base = slot->count = slot->passed = 0;
+        if (end > 1) memset(slot->again, 0, sizeof slot->again);
     }
     warp->checks.open = nullptr;
 }
@@ -179,7 +198,7 @@ static SIMT_NOINLINE RequestSlot* new_slot(WarpChecks& checks, u16 site) {
     memset(ring, 0, SMALLEST_RING * sizeof(Request));
     slot->site = site;
     slot->capacity = SMALLEST_RING;
-    slot->request = ring;
+    slot->ring = ring;
     return page[site % SITES_A_PAGE] = slot;
 }
 
@@ -189,11 +208,11 @@ static SIMT_NOINLINE bool enlarge(RequestSlot* slot) {
     if (ring) request_memory.free[level] = *(void**)ring;
     else if (!(ring = (Request*)take(capacity * sizeof(Request)))) return false;
     memset(ring, 0, capacity * sizeof(Request));
-    for (u32 k = slot->base; k < slot->base + slot->count; k++)
-        ring[k & (capacity - 1)] = slot->request[k & (slot->capacity - 1)];
-    *(void**)slot->request = request_memory.free[__builtin_ctz(slot->capacity)];
-    request_memory.free[__builtin_ctz(slot->capacity)] = slot->request;
-    slot->request = ring;
+    for (u32 k = larger(slot->base, 1u); k < slot->base + slot->count; k++)
+        ring[k & (capacity - 1)] = request_of(*slot, k);
+    *(void**)slot->ring = request_memory.free[__builtin_ctz(slot->capacity)];
+    request_memory.free[__builtin_ctz(slot->capacity)] = slot->ring;
+    slot->ring = ring;
     slot->capacity = capacity;
     return true;
 }
@@ -201,11 +220,11 @@ static SIMT_NOINLINE bool enlarge(RequestSlot* slot) {
 // A lane is more than a full ring ahead of others: let them catch up; what nobody can join any more is closed.
 static SIMT_NOINLINE void catch_up(Fiber* fiber, u16 site, RequestSlot* slot) {
     Warp* warp = fiber->warp;
-    u32 k = slot->occurrence[fiber->lane];
+    u32 k = next_number(*slot, fiber->lane);
     for (u32 turn = 0; turn <= WARP && k - slot->base >= slot->capacity; turn++) {
         u32 behind = k;
         for (u32 rest = warp->runnable_positions; rest; rest &= rest - 1)
-            behind = smaller(behind, slot->occurrence[warp->lane_at[lowest(rest)]]);
+            behind = smaller(behind, next_number(*slot, warp->lane_at[lowest(rest)]));
         if (behind > slot->base) {
             close_requests(warp, site, *slot, behind);
             continue;
@@ -225,18 +244,32 @@ static SIMT_NOINLINE RequestSlot* slot_of(WarpChecks& checks, u16 site) {
     return slot;
 }
 
-// A place in the ring for the lane's next access; false: that counted as a request of its own.
-static SIMT_NOINLINE bool make_room(Fiber* fiber, u16 site, RequestSlot* slot, u32 object, u32 address) {
+// A place in the ring for the lane's next access, number k; false: that counted as a request of its own.
+static SIMT_NOINLINE bool make_room(Fiber* fiber, u16 site, RequestSlot* slot, u32 k, u32 object, u32 address) {
     take_accesses(fiber);
     u32 lane = fiber->lane;
-    while (slot->occurrence[lane] >= slot->base && slot->occurrence[lane] - slot->base >= slot->capacity) {
+    while (k >= slot->base && k - slot->base >= slot->capacity) {
         if (slot->capacity == LARGEST_RING || !enlarge(slot)) catch_up(fiber, site, slot);
     }
-    if (slot->occurrence[lane] >= slot->base) return true;
+    if (k >= slot->base) return true;
     Request late = {1u << lane, object, {}};     // its request was closed
     late.address[lane] = address;
-    close_request(fiber->warp, site, late, slot->occurrence[lane]++);
+    pass(*slot, lane);
+    close_request(fiber->warp, site, late, k);
     return false;
+}
+
+// The lane's first access in this interval, while request 0 is open: the usual one.
+SIMT_INLINE bool is_first(const RequestSlot& slot, u32 bit) { return !(slot.base | (slot.passed & bit)); }
+SIMT_INLINE void record_first(const Fiber* fiber, RequestSlot& slot, u32 object, u32 address) {
+    WarpChecks& checks = fiber->warp->checks;
+    if (!slot.count) {
+        slot.next_open = checks.open, checks.open = &slot;
+        slot.count = 1;
+        slot.first.object = object;
+    }
+    slot.first.mask = slot.passed |= fiber->lane_bit;
+    slot.first.address[fiber->lane] = address;
 }
 
 SIMT_INLINE void record_request(Fiber* fiber, u16 site, u32 object, u32 address) {
@@ -248,17 +281,15 @@ SIMT_INLINE void record_request(Fiber* fiber, u16 site, u32 object, u32 address)
         if (!slot) return;
         hot.warp = &checks, hot.slot = slot;
     }
-    u32 lane = fiber->lane, k = slot->occurrence[lane], ahead = k - slot->base;
-    if (SIMT_UNLIKELY(ahead >= slot->capacity)) {                // or its request was closed
-        if (!make_room(fiber, site, slot, object, address)) return;
-        k = slot->occurrence[lane], ahead = k - slot->base;
+    if (SIMT_LIKELY(is_first(*slot, fiber->lane_bit))) return record_first(fiber, *slot, object, address);
+    u32 lane = fiber->lane;
+    u32 k = next_number(*slot, lane);
+    if (SIMT_UNLIKELY(k - slot->base >= slot->capacity)) {       // or its request was closed
+        if (!make_room(fiber, site, slot, k, object, address)) return;
     }
-    slot->occurrence[lane] = k + 1;
-    if (ahead >= slot->count) {
-        if (!(slot->count | slot->base)) slot->next_open = checks.open, checks.open = slot;
-        slot->count = ahead + 1;
-    }
-    Request& request = slot->request[k & (slot->capacity - 1)];
+    pass(*slot, lane);
+    slot->count = larger(slot->count, k - slot->base + 1);
+    Request& request = request_of(*slot, k);
     if (!request.mask) request.object = object;
     request.mask |= 1u << lane;
     request.address[lane] = address;

@@ -11,6 +11,7 @@
 //   observe.h        where checked mode looks on; check_state.h has what it keeps
 //   hooks.h          what the compiler calls           access.h     one access: which memory, is it allowed?
 //   watchdog.h       loops without end
+//   vectors.h        copies of float2 and its kin      quick.h      the usual accesses
 //   sites.h          from code to lines                twins.h      reads that a compiler repeats
 //   shadow.h         who touched which word            shared_memory.h  global_memory.h  order.h (fences and flags)
 //   requests.h       requests, sectors, wavefronts     waiting.h    barriers that diverge, masks, deadlocks

@@ -32,7 +32,10 @@ struct GlobalRecord : Record { u32 interval, block; };
 struct SharedLink { Record record; u32 next; };
 struct GlobalLink { GlobalRecord record; u32 next; };
 
-struct SharedCell { u32 interval, links; u32 written; Record record[2]; };      // written: bytes that have a value
+struct alignas(64) SharedCell {                  // one line of the cache
+    u32 interval, links, written;                // written: bytes that have a value
+    Record record[2];
+};
 struct GlobalCell { u32 launch, links; GlobalRecord record; };
 
 static constexpr u32 SHARED_LINKS_A_WORD = 4, GLOBAL_LINKS_A_WORD = 4;
@@ -47,10 +50,7 @@ SIMT_INLINE bool known_to(const Fiber* fiber, u32 lane, u32 time) {      // both
     return checks.known_interval == fiber->block->checks.interval && checks.known[fiber->lane][lane] > time;
 }
 
-SIMT_INLINE u32 warp_time(const Fiber* fiber) {
-    const WarpChecks& checks = fiber->warp->checks;
-    return checks.known_interval == fiber->block->checks.interval ? checks.time : 0;
-}
+SIMT_INLINE u32 warp_time(const Fiber* fiber) { return fiber->warp->checks.time; }
 
 enum Order : u8 { ORDERED = 0, UNORDERED_IN_WARP = 1, UNORDERED = 2 };
 
@@ -115,14 +115,16 @@ static bool join_record(const Fiber* fiber, Record& record) {
     return true;
 }
 
+// In three words, not ten fields: every access does this.
 SIMT_INLINE void write_record(const Fiber* fiber, Record& record, u32 number, u16 site, u8 kind, u16 mask) {
-    record.lanes = 1u << fiber->lane;
-    record.time = warp_time(fiber);
-    record.site = site, record.other = NO_OTHER;
-    record.mask = mask;
-    record.warp = (u8)fiber->warp->number, record.kind = kind, record.flags = 0,
-    record.number = (u8)smaller(number, 255u);
-    record.counted = 0;
+    struct Words { u64 who, what; u32 rest; } __attribute__((packed, may_alias));
+    static_assert(sizeof(Words) == sizeof(Record) && offsetof(Record, site) == 8 && offsetof(Record, mask) == 12 &&
+                      offsetof(Record, kind) == 15 && offsetof(Record, number) == 17,
+                  "the words are those fields");
+    const Warp* warp = fiber->warp;
+    u64 who = fiber->lane_bit | (u64)warp->checks.time << 32;
+    u64 what = site | (u64)NO_OTHER << 16 | (u64)mask << 32 | (u64)warp->number << 48 | (u64)kind << 56;
+    *(Words*)&record = {who, what, smaller(number, 255u) << 8};
 }
 
 // Each pair of lines is counted once for each word (and interval); an error seen later still raises the severity.

@@ -101,7 +101,7 @@ static SIMT_NOINLINE Record* visit_shared_cell(Fiber* fiber, SharedCell* cell, u
 // The usual cases: nobody else touched the cell, or others read it as this thread does.  Null: it is not one of them.
 SIMT_INLINE Record* quick_look(Fiber* fiber, SharedCell* cell, u16 mask, u8 kind, u16 site) {
     if (cell->links) return nullptr;
-    u32 lane = 1u << fiber->lane, warp = fiber->warp->number, time = warp_time(fiber);
+    u32 lane = fiber->lane_bit, warp = fiber->warp->number, time = warp_time(fiber);
     for (u32 i = 0; i < 2; i++) {
         Record& record = cell->record[i];
         if (!record.lanes) {
@@ -120,17 +120,26 @@ SIMT_INLINE Record* quick_look(Fiber* fiber, SharedCell* cell, u16 mask, u8 kind
     return nullptr;
 }
 
+// The first access in this interval; it will be in record 0.
+SIMT_INLINE void clear_cell(SharedCell* cell, u32 interval) {
+    cell->interval = interval;
+    cell->links = 0;
+    cell->record[1].lanes = 0;
+}
+
 SIMT_INLINE void check_shared_cell(Fiber* fiber, const SharedArray& array, u32 cell_number, u16 mask, u8 kind, u16 site,
                                    u32 offset, u32 size) {
     BlockChecks& checks = fiber->block->checks;
     SharedCell* cell = checks.cells + cell_number;
+    Record* mine;
     if (cell->interval != checks.interval) {
         if (cell->interval < checks.birth) cell->written = 0;
-        cell->interval = checks.interval;
-        cell->links = 0;
-        cell->record[0].lanes = cell->record[1].lanes = 0;
+        clear_cell(cell, checks.interval);
+        mine = &cell->record[0];
+        write_record(fiber, *mine, 0, site, kind, mask);
+    } else {
+        mine = quick_look(fiber, cell, mask, kind, site);
     }
-    Record* mine = quick_look(fiber, cell, mask, kind, site);
     if (SIMT_UNLIKELY(!mine)) mine = visit_shared_cell(fiber, cell, mask, kind, site, array, offset, size);
     if (kind == PLAIN_WRITE) {
         cell->written |= mask;

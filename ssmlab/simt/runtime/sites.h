@@ -17,7 +17,8 @@ static constexpr u32 QUICK_SITES = 1024;         // a power of two
 
 // What every access touches of its site.
 struct HotSite {
-    u32 key, unused;
+    u32 key;
+    u32 object;                                  // that it touched last: place in block.arrays, or a buffer's number
     u64 objects;                                 // as in SimtStats
     const WarpChecks* warp;                      // whose requests `slot` holds: the last one's that came by
     RequestSlot* slot;
@@ -94,6 +95,7 @@ static SIMT_NOINLINE u16 new_site(u32 line, u32 space, u32 access, u32 size) {
     SimtStats& stats = sites.stats[sites.count];
     memset(&stats, 0, sizeof stats);
     sites.hot[sites.count].key = site_key(space, access, size);
+    sites.hot[sites.count].object = space == SPACE_SHARED ? NO_ARRAY : NO_BUFFER;
     stats.line = line, stats.space = space, stats.access = access, stats.size = size;
     stats.sample_key = ~0ull;
     return (u16)sites.count++;
@@ -128,6 +130,21 @@ static SIMT_NOINLINE u16 header_site(const Fiber* fiber, const SimtLaunch* launc
 // A second site for one place in the code that touches another space, or another size, than at first.
 static SIMT_NOINLINE u16 variant_site(const Fiber* fiber, void* pc, u32 space, u32 access, u32 size) {
     return site_by_hash(pc, learner_line(fiber, pc), space, access, size);
+}
+
+// The site of a place in the learner's own text, if it has one already; else 0.
+SIMT_INLINE u16 known_site(void* pc) {
+    u64 at = (u64)pc - 1 - here.text;
+    return SIMT_LIKELY(at < here.text_bytes) ? sites.by_code[at] : 0;
+}
+
+// SimtStats.objects has a bit for each object.
+SIMT_INLINE u64 bit_of_array(const SharedArray& array) { return 1ull << smaller(array.index + 1, 63); }
+SIMT_INLINE u64 bit_of_buffer(u32 number) { return 1ull << smaller(number, 63u); }
+SIMT_INLINE void note_object(HotSite& hot, u32 number, u64 bit) {
+    if (hot.object == number) return;
+    hot.object = number;
+    hot.objects |= bit;
 }
 
 SIMT_INLINE u16 site_at(const Fiber* fiber, void* pc, u32 space, u32 access, u32 size) {

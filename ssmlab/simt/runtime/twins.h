@@ -11,8 +11,9 @@ static constexpr u64 TWIN_STEPS = 6;             // "just": basic blocks since t
 
 SIMT_INLINE bool is_twin(Fiber* fiber, u64 address, u32 size, void* pc) {
     FiberChecks& checks = fiber->checks;
-    u32 code = (u32)((u64)pc - here.text), steps = (u32)fiber->steps;
-    for (u32 i = 0; i < RECENT_READS; i++) {
+    u64 now = steps_of(fiber);
+    u32 code = (u32)((u64)pc - here.text), steps = (u32)now;
+    for (u32 i = now > checks.twins_until ? RECENT_READS : 0; i < RECENT_READS; i++) {
         if (SIMT_LIKELY(checks.recent_address[i] != address)) continue;
         const RecentRead& read = checks.recent[i];
         if (read.size != size || (steps - read.steps & 0xFFFFFF) > TWIN_STEPS || read.code == code) continue;
@@ -23,10 +24,12 @@ SIMT_INLINE bool is_twin(Fiber* fiber, u64 address, u32 size, void* pc) {
     checks.recent_next = i + 1 == RECENT_READS ? 0 : i + 1;
     checks.recent_address[i] = address;
     checks.recent[i] = {code, steps & 0xFFFFFF, size};
+    checks.twins_until = now + TWIN_STEPS;
     return false;
 }
 
 SIMT_INLINE void forget_twins(Fiber* fiber, u64 address, u32 size) {
+    if (SIMT_LIKELY(steps_of(fiber) > fiber->checks.twins_until)) return;
     for (u64& recent : fiber->checks.recent_address)
         if (SIMT_UNLIKELY(recent - address < size)) recent = 0;
 }

@@ -28,6 +28,7 @@ static void next_interval(Block* block) {
     u32 next = block->machine->launch->next_interval++;
     pass_block_barrier(block, next);
     checks.interval = next;
+    for (u32 w = 0; w < block->warps; w++) block->warp[w].checks.time = 0;
 }
 
 static void observe_block_start(Block* block) {
@@ -40,11 +41,13 @@ static void observe_block_start(Block* block) {
     checks.unwritten = (PendingRead*)(cells_of_block(block) + arena_words(launch));
     checks.cells = cells_of_block(block);
     checks.accesses_before = results->accesses;
+    for (u32 w = 0; w < block->warps; w++) block->warp[w].checks.time = 0;
     for (u32 i = 0; i < block->machine->threads; i++) {
         FiberChecks& of_thread = block->fibers[i].checks;
         memset(&of_thread, 0, offsetof(FiberChecks, frames));
         of_thread.look_at = first_look;
     }
+    if (running->block == block) steps_left = (i64)first_look;   // one of these, in its former life
     block->machine->progress++;
 }
 
@@ -59,7 +62,7 @@ static void observe_block_end(Block* block) {
 
 // ---- barriers
 
-static void observe_barrier_arrival(Fiber* fiber, void* pc) {
+static SIMT_NOINLINE void look_at_arrival(Fiber* fiber, void* pc) {
     Block* block = fiber->block;
     BlockChecks& checks = block->checks;
     u64 path = call_path(fiber, pc);
@@ -73,6 +76,14 @@ static void observe_barrier_arrival(Fiber* fiber, void* pc) {
         checks.odd = true;
         checks.odd_line = line, checks.odd_thread = fiber->thread;
     }
+}
+
+// Mostly it is the barrier at which the others wait, in the kernel itself: the path there is its place.
+SIMT_INLINE void observe_barrier_arrival(Fiber* fiber, void* pc) {
+    const Block* block = fiber->block;
+    if (SIMT_LIKELY(block->arrived && fiber->checks.depth <= 1 && block->checks.barrier_path == (u64)pc))
+        fiber->checks.wait_line = block->checks.barrier_line;
+    else look_at_arrival(fiber, pc);
 }
 
 static void report_divergence(Block* block) {

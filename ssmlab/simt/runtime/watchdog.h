@@ -21,9 +21,9 @@ static SIMT_NOINLINE void suspect(Fiber* fiber) {
     BlockChecks& checks = fiber->block->checks;
     if (checks.turns <= checks.suspect_until || fiber->wait == EXITED) return;
     checks.suspect = fiber;
-    checks.suspect_steps = fiber->steps;
+    checks.suspect_steps = steps_of(fiber);
     checks.suspect_until = checks.turns + TURNS_TO_WAIT;
-    fiber->checks.look_at = 0;
+    look_again_at(fiber, 0);
     fiber->checks.loop_frame = 0;
 }
 
@@ -50,8 +50,9 @@ static SIMT_NOINLINE void budget_is_spent(Fiber* fiber, u64 frame, void* pc) {
         checks.loop_line = smaller(checks.loop_line, line);
         checks.loop_end = larger(checks.loop_end, line);
     }
-    bool turns = block.suspect == fiber && fiber->steps >= block.suspect_steps + LOOK_AT_TURNS;
-    if (!turns && fiber->steps < most_steps + LOOK_AT_LOOP) return;
+    u64 steps = steps_of(fiber);
+    bool turns = block.suspect == fiber && steps >= block.suspect_steps + LOOK_AT_TURNS;
+    if (!turns && steps < most_steps + LOOK_AT_LOOP) return;
     SimtFinding finding = finding_of(fiber, KIND_ENDLESS_LOOP, turns ? ENDLESS_TURNS : ENDLESS_STEPS, checks.loop_line);
     finding.extra[0] = (i64)most_steps;
     finding.extra[1] = checks.loop_end;
@@ -59,15 +60,16 @@ static SIMT_NOINLINE void budget_is_spent(Fiber* fiber, u64 frame, void* pc) {
     abandon(fiber);
 }
 
-static SIMT_NOINLINE void look_at_steps(Fiber* fiber, u64 frame, void* pc) {
+static SIMT_NOINLINE void look_at_steps(void* pc) {
+    Fiber* fiber = current();
     if (!fiber->block) return;
+    u64 frame = (u64)stack_now(), steps = steps_of(fiber);
     bool suspected = fiber->block->checks.suspect == fiber;
-    if (suspected || fiber->steps > most_steps) budget_is_spent(fiber, frame, pc);
-    if (!(fiber->steps % STEPS_TO_PAUSE)) pause_if_due(fiber);
-    fiber->checks.look_at = suspected ? 0 : next_look(fiber->steps);
+    if (suspected || steps > most_steps) budget_is_spent(fiber, frame, pc);
+    if (!(steps % STEPS_TO_PAUSE)) pause_if_due(fiber);
+    look_again_at(fiber, suspected ? 0 : next_look(steps));
 }
 
 SIMT_API void __sanitizer_cov_trace_pc() {
-    Fiber* fiber = current();
-    if (SIMT_UNLIKELY(++fiber->steps >= fiber->checks.look_at)) look_at_steps(fiber, (u64)stack_now(), SIMT_CALLER);
+    if (SIMT_UNLIKELY(--steps_left <= 0)) look_at_steps(SIMT_CALLER);
 }
