@@ -24,24 +24,58 @@ def table(head, rows):
 
 
 def selective(document):
-    """Our time and how many times the peer's it is, for each shape: forward and backward, both types."""
+    """Our time, how many times as long the peer takes, and both peaks, for each shape."""
     found = {}
     for row in document["rows"]:
         if row["op"] == "selective_scan" and row["peer"]:
             cell = f"{row['ours_ms']:.3f} ms, {row['peer_ms'] / row['ours_ms']:.2f}×"
-            found.setdefault(tuple(row["shape"]), {})[row["direction"], row["dtype"]] = cell
-    columns = [(direction, dtype) for direction in WAYS for dtype in TYPES]
+            cells = found.setdefault(tuple(row["shape"]), {})
+            cells[row["direction"], row["dtype"]] = cell
+            if "peer_peak" in row["facts"]:
+                ours, theirs = (row["facts"][name] / 1e6 for name in ("peak", "peer_peak"))
+                cells["peak", row["dtype"]] = f"{ours:,.0f} / {theirs:,.0f}"
+    columns = [(what, dtype) for what in (*WAYS, "peak") for dtype in TYPES]
     for shape, cells in found.items():
         yield [" × ".join(f"{size:,}" for size in shape), *(cells.get(column, "") for column in columns)]
 
 
+def slow_decay(document):
+    """The forwards of single rows again, where nothing is forgotten: what the table's figures owe to their data."""
+    for row in document["rows"]:
+        if "slow_decay" in row.get("facts", {}):
+            shape = " × ".join(f"{size:,}" for size in row["shape"])
+            yield f"{shape} {row['dtype']} {row['facts']['slow_decay']:.3f} ms"
+
+
+def update(document):
+    """One token: time, share of the copy's speed, and how many times as long the peer takes."""
+    for row in document["rows"]:
+        if row["op"] == "selective_state_update":
+            calls = row["calls_ms"]
+            yield [
+                f"{row['shape'][0]:,}", f"{row['ours_ms']:.4f} ms", f"{100 * row['copy_fraction']:.0f} %",
+                f"{row['peer_ms'] / row['ours_ms']:.2f}×", f"{calls['mamba_ssm'] / calls['ours']:.2f}×",
+            ]  # fmt: skip
+
+
+def one_row(document):
+    """A single row in float32: time, share of the copy's speed, and how many times as long CUB takes."""
+    for row in document["rows"]:
+        if row["shape"][0] * row["shape"][2] == 1 and row["dtype"] == "float32" and row["direction"] == "forward":
+            yield [
+                f"{row['shape'][1]:,}", f"{row['ours_ms']:.4f} ms", f"{100 * row['copy_fraction']:.0f} %",
+                f"{row['peer_ms'] / row['ours_ms']:.2f}×",
+            ]  # fmt: skip
+
+
 def scan(document):
-    """The share of a large copy's speed for rows that fill the GPU, both layouts and types."""
+    """The share of a large copy's speed for rows that fill the GPU, both layouts and types; in brackets, of a + x."""
     found = {}
     for row in document["rows"]:
         batch, length, channels = row["shape"]
-        if (row["direction"], row["note"]) == ("forward", "block") and batch * channels == 12288:
-            cell = f"{100 * row['copy_fraction']:.0f} %"
+        if row["direction"] == "forward" and row["note"].startswith("block") and batch * channels == 12288:
+            add = row["floor_ms"] / row["facts"]["torch_add_ms"]
+            cell = f"{100 * row['copy_fraction']:.0f} % ({100 * add:.0f})"
             found.setdefault(length, {})[row["layout"], row["dtype"]] = cell
     columns = [(layout, dtype) for layout in ("rows", "columns") for dtype in TYPES[::-1]]
     for length, cells in found.items():
@@ -55,19 +89,38 @@ def render():
         BEGIN,
         f"{fused['device']}, {fused['date']}: time of the GPU's work, and how many times as long mamba_ssm "
         f"{versions['mamba-ssm']}, built from source, takes in the same process (`{fused['command']}`; torch "
-        f"{versions['torch']}, CUDA {versions['cuda']}). z, D, bias and softplus are on.",
+        f"{versions['torch']}, CUDA {versions['cuda']}). z, D, bias and softplus are on. Peak: memory of forward and "
+        "backward together beside the inputs, ours / theirs [MB].",
         "",
         *table(
-            ("batch × length × channels × states", *(f"{way}, {dtype}" for way in WAYS for dtype in TYPES)),
+            (
+                "batch × length × channels × states",
+                *(f"{what}, {dtype}" for what in (*WAYS, "peak") for dtype in TYPES),
+            ),
             selective(fused),
         ),
         "",
+        "Single rows are cut into segments, and what a segment passes on is summed from its end backwards until the "
+        "decay has underflowed to 0. The table's data forgets after some 2,000 steps; where delta is 400 times "
+        "smaller, nothing does, and the forward takes: "
+        + "; ".join(slow_decay(fused)) + ".",
+        "",
+        "One token (`selective_state_update`: bfloat16 inputs, a float32 state, 4,096 channels × 16 states) beside "
+        "mamba_ssm's: the GPU's work, and from call to call.",
+        "",
+        *table(("rows", "ours", "of a copy's speed", "GPU", "calls"), update(fused)),
+        "",
         f"The scan of (a, b), {plain['date']}: share of a large copy's {plain['copy_gbps']:,.0f} GB/s "
-        f"for 8 × 1536 rows (`{plain['command']}`).",
+        f"for 8 × 1536 rows (`{plain['command']}`). In brackets what torch reaches with `a + x`, which moves the same "
+        "bytes: short launches share the GPU with the cache's write-back of what ran before.",
         "",
         *table(
             ("length", "time contiguous, float32", "bfloat16", "channels contiguous, float32", "bfloat16"), scan(plain)
         ),
+        "",
+        "One row, float32, beside CUB's scan of pairs:",
+        "",
+        *table(("length", "ours", "of a copy's speed", "CUB"), one_row(plain)),
         END,
     ]  # fmt: skip
     return "\n".join(lines)
