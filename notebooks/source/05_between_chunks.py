@@ -945,7 +945,10 @@ print("5.12 holds")
 
 # %% [markdown]
 # `ssmlab.scan` chooses by such measurements (they stand in `scan_table.json`), and `explain` tells what it
-# would do. Here, on this machine:
+# would do. For a single row it knows one way more, which came after these maps: `"relay"`, a look-back in which nobody
+# looks. With some hundred blocks waiting, each reading what all the others have posted, the readers hinder one another;
+# there one warp alone reads the totals, walks the state through them and posts what each tile waits for, a word for each.
+# Here, on this machine:
 
 # %% tags=["nbval-ignore-output"]
 for length, channels in (2048, 1536), (65536, 64), (2**20, 1):
