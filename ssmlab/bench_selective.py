@@ -1,8 +1,8 @@
 """What ssmlab.bench measures of the selective scan and its one-token update: the issue's shapes.
 
 The peer on a GPU is mamba_ssm, if it is installed. On a CPU it is the loop that people write in plain torch.
-All cases have z, D, delta_bias and softplus. Their states forget what lies some
-thousand steps back. The facts of a row, on a GPU:
+All cases have z, D, delta_bias and softplus. Their states forget what lies some thousand steps back.
+The facts of a row, on a GPU:
 
     do_bench          {"ours", "mamba_ssm": [ms]} as triton.testing.do_bench takes them: around a call, so that the CPU
                       counts where it is slower than the GPU. Left out where Triton is missing.

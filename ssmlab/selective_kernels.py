@@ -12,7 +12,6 @@ Everything here takes tensors that selective.py has already checked and brought 
 from __future__ import annotations
 
 import functools
-import math
 from dataclasses import dataclass
 
 import torch
@@ -200,44 +199,36 @@ def table_of(tables, states):
 
 
 @functools.cache
-def _pieces(blocks, resident, processors, most, extra, waiting, length=0, longest=math.inf, reach=math.inf):
-    """How many pieces to cut each row into, when `blocks` blocks work on the uncut rows: (estimated cost, pieces).
-
-    The fullest multiprocessor decides, with rounds of up to `resident` blocks. A block takes 1 of its time where it
-    shares a multiprocessor, and each round `waiting` more, for what no other block can fill; two passes cost `extra`
-    more, less where pieces of a row of `length` are longer than what the first pass is expected to `reach`. None is
-    longer than `longest`. Fitted to H200 timings. The cost is that of one pass over the rows, per block that a
-    multiprocessor has on average. The least estimate wins, then the fewest pieces.
-    """
-    best = (float("inf"), 1)
-    for pieces in range(1, most + 1):
-        steps = length / pieces
-        if steps > longest and 1 < pieces < most:
-            continue
-        average = blocks * pieces / processors
-        fullest = -(-blocks * pieces // processors)
-        rounds = -(-fullest // resident)
-        passes = 1 + extra * min(1, reach / max(steps, 1)) * (pieces - 1) / pieces
-        cost = (fullest + waiting * rounds) / average * passes
-        best = min(best, (cost, pieces))
-        if average > 8 * resident and steps <= longest:
-            break
-    return best
-
-
-@functools.cache
 def _processors(device):
     return torch.cuda.get_device_properties(device).multi_processor_count
 
 
-def _cut(shape, device, groups, variant, extra, waiting, step, whole_batch, longest=math.inf, reach=math.inf):
-    """(estimated cost, (steps of a piece, pieces of a row)); pieces are multiples of `step`."""
-    batch, length, _ = shape
-    if device.type == "cpu":
-        return 1.0, (length, 1)
-    blocks = _columns(shape, groups, variant) * (batch if whole_batch else 1)
+@functools.lru_cache(4096)
+def _forward_pieces(blocks, length, step, resident, processors, waiting):
+    """(estimated cost, (steps of a piece, pieces of a row)), when `blocks` blocks work on the uncut rows.
+
+    step      [steps] that a piece is a multiple of
+    waiting   what each round of blocks takes more, for what no other block can fill
+
+    The fullest multiprocessor decides, with rounds of up to `resident` blocks. A block takes 1 of its time where it
+    shares a multiprocessor. Two passes cost 0.85 more, less where pieces are longer than what the first pass is
+    expected to reach. Fitted to H200 timings. The cost is that of one pass over the rows, per block that a
+    multiprocessor has on average. The least estimate wins, then the fewest pieces.
+    """
     most = max(1, min(length // max(4 * BORDER, step), 2048))
-    cost, pieces = _pieces(blocks, variant.resident, _processors(device), most, extra, waiting, length, longest, reach)
+    best = (float("inf"), 1)
+    for pieces in range(1, most + 1):
+        steps = length / pieces
+        if steps > _LONGEST and 1 < pieces < most:
+            continue
+        average = blocks * pieces / processors
+        fullest = -(-blocks * pieces // processors)
+        rounds = -(-fullest // resident)
+        passes = 1 + 0.85 * min(1, _REACH / max(steps, 1)) * (pieces - 1) / pieces
+        best = min(best, ((fullest + waiting * rounds) / average * passes, pieces))
+        if average > 8 * resident and steps <= _LONGEST:
+            break
+    cost, pieces = best
     steps = -(-length // pieces)
     steps = -(-steps // step) * step if pieces > 1 else length
     return cost, (steps, -(-length // steps))
@@ -254,12 +245,16 @@ def forward_plan(u, groups, states, *, step=BORDER, whole_batch=True):
 
 @functools.lru_cache(4096)
 def _forward_plan(shape, device, itemsize, groups, states, step, whole_batch):
+    batch, length, _ = shape
     plans = []
     for busy in (True, False):
         variant = forward_variant(states, device, itemsize, busy)
+        if device.type == "cpu":
+            return variant, (length, 1)
+        blocks = _columns(shape, groups, variant) * (batch if whole_batch else 1)
         waiting = 12 / (variant.own * variant.many)  # however little a block does, some of its time is latency
         pace = 0.82 if variant.lanes == 4 else 1.0  # of a state and step, where many threads work side by side
-        cost, segment = _cut(shape, device, groups, variant, 0.85, waiting, step, whole_batch, _LONGEST, _REACH)
+        cost, segment = _forward_pieces(blocks, length, step, variant.resident, _processors(device), waiting)
         plans.append((cost * pace, variant, segment))
     return min(plans, key=lambda plan: plan[0])[1:]
 
@@ -447,8 +442,7 @@ def forward(
         x.constants(streams, variant) | _border_constant(borders) | {"UNROLL": unroll, "EVERY": int(every)},
         blocks_of(x.u, x.groups, variant, segments), variant.threads,
         (x.u, x.delta, x.A, x.B, x.C, x.D, x.z, x.delta_bias, product, enter, initial, x.start, x.finish, y, final,
-         borders,
-         *x.sizes(), steps, segments, spacing, *x.u.stride(), *x.delta.stride(), *_strides(x.z), *y.stride(),
+         borders, *x.sizes(), steps, segments, spacing, *x.u.stride(), *x.delta.stride(), *_strides(x.z), *y.stride(),
          *_table_strides(x.B), *_table_strides(x.C)), x.u.device,
     )  # fmt: skip
     return y

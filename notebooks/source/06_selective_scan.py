@@ -711,16 +711,16 @@ plt.show()
 # Look right: in no kernel is anything full, and in none are bytes the tallest bar. The special functions are, in all four.
 #
 # **Claim 6.15** (measured on an H200) The best known kernel uses a ninth of a copy's bandwidth, in float32 as in bfloat16.
-# Ours uses more than four times as much in float32, more than twice as much in bfloat16, and over half of the special
-# functions in both: halving the bytes saves less than a third of the time, since bytes are not what it waits for.
+# Ours uses five times as much in float32, more than twice as much in bfloat16, and two thirds of the special functions in
+# both: halving the bytes saves hardly any time, less than a twentieth, since bytes are not what it waits for.
 
 # %%
 # check 6.15
 for dtype in floors:
     theirs, mine = shares[f"mamba_ssm, {dtype}"], shares[f"ours, {dtype}"]
-    assert max(mine, key=mine.get) == max(theirs, key=theirs.get) == "exponentials" and mine["exponentials"] > 50
-    assert 10 <= theirs["bytes"] <= 12 and mine["bytes"] > {"float32": 4, "bfloat16": 2}[dtype] * theirs["bytes"]
-assert bars["ours, bfloat16"] > 2 / 3 * bars["ours, float32"]
+    assert max(mine, key=mine.get) == max(theirs, key=theirs.get) == "exponentials" and mine["exponentials"] > 65
+    assert 10 <= theirs["bytes"] <= 12 and mine["bytes"] > {"float32": 5, "bfloat16": 2}[dtype] * theirs["bytes"]
+assert 0.95 <= bars["ours, bfloat16"] / bars["ours, float32"] <= 1
 print("6.15 holds")
 
 # %% [markdown]
