@@ -22,7 +22,7 @@
 
 constexpr int WIDTH = LANES * OWN;                          // places for states
 constexpr int FOUR = 4;                                     // steps whose sums over lanes are taken together
-constexpr int PADDING = -3, PLAIN = -2, FROM_ZERO = -1;     // what `start` says of a step; >= 0: from this initial state
+constexpr int PADDING = -3, FROM_ZERO = -1;                 // what `start` says of a step; -2: nothing; >= 0: from this state
 
 static_assert(LANES >= 1 && LANES <= 32 && (LANES & (LANES - 1)) == 0, "LANES: a power of two up to 32");
 static_assert(TILE % FOUR == 0 && TILE % VECTOR == 0 && THREADS % 32 == 0, "TILE: a multiple of 4; THREADS: of 32");
@@ -38,16 +38,12 @@ typedef real c_element;
 typedef element c_element;
 #endif
 
-// What a saved state is stored in.
+// What a saved state is stored in, if not in a real.
 #if defined(BORDER_BFLOAT16)
 #include <cuda_bf16.h>
 typedef __nv_bfloat16 border;
 __device__ __forceinline__ border to_border(real value) { return __float2bfloat16_rn((float)value); }
 __device__ __forceinline__ real from_border(border value) { return (real)__bfloat162float(value); }
-#else
-typedef real border;
-__device__ __forceinline__ border to_border(real value) { return value; }
-__device__ __forceinline__ real from_border(border value) { return value; }
 #endif
 
 // For code that is compiled twice: `Whole` for tiles that exist to the last step and channel, `Ragged` for all others.
@@ -81,8 +77,8 @@ __device__ __forceinline__ float exp_2(float x) { return exp2f(x); }
 
 __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + exp2f(-LOG2E * x)); }
 
-// softplus(x) = max(x, 0) + log(1 + e) with e = exp(-|x|) <= 1, and log(1 + e) = e P(e): eight terms of P (minimax) leave a
-// relative error under 2e-7 also where softplus is tiny (log(1 + e) taken literally loses those bits). No division, as the
+// softplus(x) = max(x, 0) + log(1 + e) with e = exp(-|x|) <= 1, and log(1 + e) = e P(e): nine terms of P (minimax) leave a
+// relative error under 1e-7 of their own also where softplus is tiny (log(1 + e) taken literally loses those bits). No division, as the
 // special function unit is what a fused forward waits for. Never negative; NaN stays NaN.
 __device__ __forceinline__ float softplus_of(float x, float e) {
     float p = 0.00523262424f;

@@ -1,8 +1,8 @@
 // selective_link -- second of two passes: what enters each segment of a row, from the totals of the segments before it.
 //
-// What       enter[0] = initial, enter[k + 1] = product[k] * enter[k] + total[k]; DESCENDING 1: from the last to the first.
+// What       enter[0] = initial, enter[k + 1] = product[k] * enter[k] + total[k]; descending 1: from the last to the first.
 //            `enter` takes the place of `total`. A product of 0 stops everything, also an infinite state.
-// Used in    ssmlab.selective_scan; notebook 05.
+// Used in    ssmlab.selective_scan.
 //
 // Mapping    one thread a (batch, channel, state); BATCH loads are on their way before the first is used.
 // Barriers   none.

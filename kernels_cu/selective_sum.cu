@@ -4,7 +4,7 @@
 //            with d delta_bias (2, channels), from one part a batch row and segment. Always in the same order.
 //            A launch may hold some steps of each row only: part_row elements of the row_length in dB and dC. Their parts lie
 //            part_column apart, and the rows of a part part_batch.
-// Used in    ssmlab.selective_scan; notebook 07.
+// Used in    ssmlab.selective_scan.
 //
 // Mapping    a thread adds up VECTOR neighbours i of one of the four. With MANY_PARTS parts or more, 8 rows of 32 threads
 //            take every eighth part each, then row 0 adds the 8 sums; with fewer, each thread adds up all parts.

@@ -11,7 +11,7 @@
 //            for another, and the walk ends where all factors of a block have come to 0: what lies beyond, be it NaN, is
 //            multiplied by 0 and not looked at. When that is depends on the data (delta A = -0.05: after 2000 steps), so a
 //            segment may as well be walked through to its other end. Not without softplus, as then delta may be negative.
-// Used in    ssmlab.selective_scan; notebooks 05, 06.   Mapping: selective.cuh.
+// Used in    ssmlab.selective_scan.   Mapping: selective.cuh.
 //
 // Shared     TILE * CHANNELS * 2 reals and TILE * WIDTH * 2, static.
 // Work       a state and step: 1 exponential, 2 multiplies, 1 multiply-add. It costs the exponentials a second time.

@@ -3,7 +3,7 @@
 // What       h <- exp(dt A) h + dt B x,  y = (C . h + D x) silu(z), for each row and channel; a row's state is slot
 //            indices[row] of a pool, a negative slot is padding: y = 0, no state is touched. A row whose `known` is false
 //            begins from zeros: its slot is written and not read.
-// Used in    ssmlab.selective_state_update; notebook 10.   Oracle: one step of ssmlab.reference.selective_scan.
+// Used in    ssmlab.selective_state_update.   Oracle: one step of ssmlab.reference.selective_scan.
 //
 // Mapping    a block takes CHANNELS channels of one row. LANES threads share MANY channels, and each owns OWN states of every
 //            one of them; what there is one of for a channel (x, dt, z, y, softplus, the gate) is the affair of one thread,

@@ -27,7 +27,7 @@ class Launcher:
 
     file, name   the text and the kernel in it
     constants    {"TILE": 256, "ELEMENT_FLOAT": None}: -DTILE=256 -DELEMENT_FLOAT. LOOP=1: blocks wait for each other
-                 both ways, so all of them must be alive at once (a cooperative launch).
+                 both ways, so all of them must be alive at once: a cooperative launch, on a CPU.
     """
 
     def __init__(self, file, name, constants):

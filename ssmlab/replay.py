@@ -43,7 +43,7 @@ class Kind:
 def kind_of(tensors):
     """The Kind of a call: everything about the tensors (None among them) except their values and addresses."""
     signature = tuple(
-        [None if t is None else (t.shape, t.stride(), t.dtype, t.device, t.data_ptr() & 15) for t in tensors]
+        [None if t is None else (t.shape, t.stride(), t.dtype, t.device, t.data_ptr() & 31) for t in tensors]
     )
     found = _kinds.get(signature)
     if found is None:

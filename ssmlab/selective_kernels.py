@@ -485,6 +485,13 @@ class Cut:
     borrows: bool = False
 
 
+def _aligned(tensor):
+    """tensor, or a copy of it where four of its elements cannot be read at once."""
+    if tensor is None or tensor.data_ptr() % (4 * tensor.element_size()) == 0:
+        return tensor
+    return tensor.clone()
+
+
 @functools.lru_cache(4096)
 def backward_cuts(shape, itemsize, real_bytes, columns, table_row, may_borrow):
     """The launches of the backward, the first one first, so that the parts of dB and dC do not need too much memory.
@@ -534,6 +541,7 @@ def backward(
     chunk = variant.chunk
     spacing = chunk if every or spacing is None else spacing
     parts = backward_parts(x.states, variant)
+    A, d_final, initial = map(_aligned, (x.A, d_final, initial))
     if spacing > 2 * chunk:
         closer = chunk if parts == 1 or spacing % (2 * chunk) else 2 * chunk
         borders, spacing = closer_borders(x, initial, borders, spacing, closer), closer
@@ -597,7 +605,7 @@ def backward(
         here = -(-(cut.end - cut.origin) // steps)
         _launch(
             "selective_backward", constants, blocks_of(x.u, x.groups, variant, here), variant.threads,
-            (x.u, x.delta, x.A, x.B, x.C, x.D, x.z, x.delta_bias, borders, initial, x.start, x.finish, dout, d_final,
+            (x.u, x.delta, A, x.B, x.C, x.D, x.z, x.delta_bias, borders, initial, x.start, x.finish, dout, d_final,
              du, ddelta, dz, enter, leave, carry, d_initial, dA_part, dB_part, dC_part, sums_part, *x.sizes(),
              steps, segments, first, here, cut.origin, cut.end, part_batch, part_row, *x.u.stride(),
              *x.delta.stride(), *_strides(x.z), *dout.stride(), *du.stride(), *ddelta.stride(), *_strides(dz),

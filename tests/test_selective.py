@@ -556,3 +556,22 @@ def test_mixed_dtypes_are_brought_to_the_widest():
     wanted_y, wanted_final = loop(in_float64(values))
     assert y.dtype == torch.bfloat16 and final.dtype == torch.float32
     assert error(y, wanted_y) <= TOLERANCE[torch.bfloat16] and error(final, wanted_final) <= 1e-5
+
+
+@pytest.mark.parametrize("save", ["boundaries", "all"])
+@pytest.mark.parametrize("name", ["A", "initial_state", "d_final"])
+def test_a_dense_tensor_that_is_not_aligned_gives_the_same_bits(name, save):
+    def shifted(tensor):
+        flat = torch.empty(tensor.numel() + 1)
+        return flat[1:].view(tensor.shape).copy_(tensor)
+
+    values = problem(length=70, channels=12, states=16, groups=1, dtype=torch.float32)
+    weights = torch.randn_like(values["u"]), torch.randn_like(values["initial_state"])
+    found = []
+    for change in (lambda tensor: tensor, shifted):
+        given = values | ({name: change(values[name])} if name in values else {})
+        given = {key: value.detach().requires_grad_() for key, value in given.items()}
+        y, final = selective_scan(**given, delta_softplus=True, return_final_state=True, save=save)
+        d_final = change(weights[1]) if name == "d_final" else weights[1]
+        found.append(torch.autograd.grad((y, final), list(given.values()), (weights[0], d_final)))
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))

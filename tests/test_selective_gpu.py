@@ -1,7 +1,7 @@
 """The selective scan on a GPU: every path of the kernels against float64 on the CPU, streams, graphs, bits, memory."""
 
 import re
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -140,20 +140,13 @@ def test_two_threads_repeat_one_plan_on_streams_of_their_own():
     inputs = [on_gpu(problem(length=300, channels=64, dtype=torch.float32, seed=seed)) for seed in (0, 1)]
     want = [scan(values)[0] for values in inputs]
     torch.cuda.synchronize()
-    wrong = []
 
-    def work(values, wanted):
+    def wrong(values, wanted):
         with torch.cuda.stream(torch.cuda.Stream()), torch.no_grad():
-            for _ in range(200):
-                if not torch.equal(scan(values)[0], wanted):
-                    wrong.append(1)
+            return sum(not torch.equal(scan(values)[0], wanted) for _ in range(200))
 
-    threads = [threading.Thread(target=work, args=pair) for pair in zip(inputs, want, strict=True)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(wrong, inputs, want)) == [0, 0]
 
 
 def test_with_a_chunk_a_row_is_cut_as_it_would_be_alone():
@@ -190,14 +183,16 @@ def test_a_cuda_graph_replays_forward_backward_and_token(calls, monkeypatch):
     state = values["initial_state"].clone()
     token = [values[name][:, 0].clone() for name in ("u", "delta", "B", "C", "z")]
 
-    def work():
-        y, _ = scan(inputs)
+    def step(states):
         with torch.no_grad():
-            out = selective_state_update(
-                state, token[0], token[1], values["A"], token[2], token[3], values["D"], token[4],
+            return selective_state_update(
+                states, token[0], token[1], values["A"], token[2], token[3], values["D"], token[4],
                 values["delta_bias"], True,
             )  # fmt: skip
-        return y, torch.autograd.grad(y.sum(), inputs["u"])[0], out
+
+    def work():
+        y, _ = scan(inputs)
+        return y, torch.autograd.grad(y.sum(), inputs["u"])[0], step(state)
 
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
@@ -206,10 +201,12 @@ def test_a_cuda_graph_replays_forward_backward_and_token(calls, monkeypatch):
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        y, du, _ = work()
+        y, du, out = work()
     with torch.no_grad():
         inputs["u"].copy_(2 * values["u"])
+    before = state.clone()
     graph.replay()
+    assert torch.equal(out, step(before)) and torch.equal(state, before)
     again = {name: value.clone().requires_grad_() for name, value in values.items()}
     with torch.no_grad():
         again["u"].mul_(2)

@@ -89,6 +89,26 @@ def test_a_long_loop_that_ends_is_not_called_endless():
     assert check(*call).ok
 
 
+LIMIT = 200_000
+LONG = """#include <cooperative_groups.h>
+extern "C" __global__ void work(float* p, int turns) {
+    float* mine = p + blockIdx.x * blockDim.x + threadIdx.x;
+    for (int i = 0; i < turns; ++i) { WORK; }
+}"""
+
+
+@pytest.mark.parametrize("work, turns", [("*mine = *mine + 1", 3000), ("cooperative_groups::this_grid().sync()", 1000)])
+def test_a_block_is_not_charged_for_what_others_do_beside_it(work, turns):
+    kernel = RawKernel(LONG.replace("WORK", work), "work", enable_cooperative_groups=True)
+    alone, many = (
+        check(kernel, blocks, 32, (np.zeros(32 * blocks, np.float32), np.int32(turns)), watchdog=LIMIT, resident=blocks)
+        for blocks in (1, 64)
+    )
+    assert alone.ok and many.ok
+    endless = check(kernel, 2, 32, (np.zeros(64, np.float32), np.int32(2**31 - 1)), watchdog=LIMIT, resident=2)
+    assert [finding.kind for finding in endless.findings] == ["endless-loop"]
+
+
 @pytest.mark.parametrize("version, before, after, kind", CAUGHT)
 def test_what_goes_wrong_is_a_finding_with_a_line_of_the_text(version, before, after, kind):
     call, text = edited(version, before, after)

@@ -406,7 +406,8 @@ def measure(arguments):
         "counters": counters,
     }
     if arguments.counters:
-        before = {**before, "counters": []}
+        again = {row["id"] for row in counters}
+        before = {**before, "counters": [row for row in before["counters"] if row["id"] not in again]}
     if keep:
         document = joined(before, document)
     arguments.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

@@ -10,6 +10,7 @@ import itertools
 import sys
 from pathlib import Path
 
+import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -85,7 +86,7 @@ def drive_scan(length, channels, states, dtype, layout, more):
     worst = [error(a.cpu(), b) for a, b in zip(scan(moved, there), outputs[0], strict=True)]
     rough = 1e-2 if options.get("save") == "boundaries-bf16" else 0.0
     worst += [error(got[name].cpu(), want[name]) - rough for name in want]
-    return max(worst) / LIMIT[dtype]
+    return float(np.max(worst)) / LIMIT[dtype]             # NaN stays
 
 
 def drive_token(batch, channels, states, dtype, state_dtype):
@@ -108,7 +109,7 @@ def drive_token(batch, channels, states, dtype, state_dtype):
     want_y[0] = 0
     y_error = error(y.cpu(), want_y[:, 0])
     state_error = error(pool.cpu()[indices[1:].long()], want[1:])
-    return max(y_error / LIMIT[dtype], state_error / max(LIMIT[dtype], LIMIT[state_dtype]))
+    return float(np.max([y_error / LIMIT[dtype], state_error / max(LIMIT[dtype], LIMIT[state_dtype])]))
 
 
 def main():

@@ -1,6 +1,6 @@
 """What an 8- or 16-byte read of shared memory costs when lanes share addresses: counted by ncu on a GPU.
 
-    python tests/gpu/wide_reads.py                    writes notebooks/results/simt_wide_reads_h200.json, 15 seconds
+    python tests/gpu/wide_reads.py [--out FILE]       writes notebooks/results/simt_wide_reads_h200.json, 15 seconds
     python tests/gpu/wide_reads.py --launch           only the launches: what ncu starts
 
 Each table says which element of an array each lane of one warp reads (-1: the lane does not read). Both counts of ncu
@@ -104,7 +104,7 @@ def document(runs, device, date, version):
     return {"device": device, "date": date, "ncu": version, "command": "python tests/gpu/wide_reads.py", "rows": rows}
 
 
-def measure():
+def measure(out):
     import datetime
 
     import cupy as cp
@@ -120,10 +120,12 @@ def measure():
             runs.append(counted(log.read_text(encoding="utf-8"), metrics))
     device = cp.cuda.runtime.getDeviceProperties(0)["name"].decode()
     found = document(runs, device, datetime.date.today().isoformat(), version("ncu"))
-    OUT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--launch", action="store_true", help="only the launches")
-    launch() if parser.parse_args().launch else measure()
+    parser.add_argument("--out", type=Path, default=OUT)
+    arguments = parser.parse_args()
+    launch() if arguments.launch else measure(arguments.out)

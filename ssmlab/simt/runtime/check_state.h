@@ -57,7 +57,7 @@ struct BlockChecks {
     u32 birth;                   // first interval of this block
     u32 interval;                // from barrier to barrier; numbers are never used twice
     u32 link_first, link_used, link_end;
-    u64 turns, accesses_before;  // watchdog.h
+    u64 turns, accesses;         // watchdog.h: all turns; the accesses that are not among them yet
     const Fiber* suspect;        // who is watched, since how many of its steps, and until which turn
     u64 suspect_steps, suspect_until;
     u32 barrier_line, barrier_thread;

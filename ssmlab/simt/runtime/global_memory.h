@@ -41,7 +41,7 @@ static GlobalRecord* add_global_link(GlobalCell* cell) {
 struct Unit { u64 from, address; u32 size; };    // from: in all buffers
 
 // Does the word that is being read bring its own flag, like the word whose flag the thread has read just now?  Taken for
-// it: two accesses of 8 or 16 bytes in whose contents the same half of 8 bytes is the same, or a small number, and not
+// it: two accesses of 8 or 16 bytes in whose first 8 bytes the same half is the same, or a small number, and not
 // 0. A double, a pointer or a sum that relies on another word's flag is neither, or not for long.
 static constexpr u32 MOST_FLAG = 0xFFFF;
 static bool carries_its_own_flag(const Fiber* fiber, const Unit& unit) {

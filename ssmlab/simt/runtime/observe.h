@@ -7,6 +7,7 @@ static void observe_block_start(Block*);
 static void observe_block_end(Block*);
 SIMT_INLINE void observe_barrier_arrival(Fiber*, void* pc);
 static void observe_barrier_release(Block*);
+static void observe_leaving(Block*);             // another block, or the machine, goes on
 static void observe_grid_arrival(Fiber*, void* pc);
 static void observe_grid_release(Machine*);
 static void observe_exchange_arrival(Fiber*);
@@ -23,6 +24,7 @@ SIMT_INLINE void observe_block_start(Block*) {}
 SIMT_INLINE void observe_block_end(Block*) {}
 SIMT_INLINE void observe_barrier_arrival(Fiber*, void*) {}
 SIMT_INLINE void observe_barrier_release(Block*) {}
+SIMT_INLINE void observe_leaving(Block*) {}
 SIMT_INLINE void observe_grid_arrival(Fiber*, void*) {}
 SIMT_INLINE void observe_grid_release(Machine*) {}
 SIMT_INLINE void observe_exchange_arrival(Fiber*) {}

@@ -4,7 +4,7 @@
 // next resident block, without going through a central loop (that would cost two mispredicted returns a switch).  When
 // nobody is runnable, or a block is finished, the machine's own context takes over (machine.h).
 #pragma once
-#include "model.h"
+#include "observe.h"
 
 static Fiber* current();                         // checked.h and native.h
 static void set_current(Fiber*);
@@ -45,6 +45,7 @@ SIMT_INLINE Fiber* first_of(Block* block) {
 
 static SIMT_NOINLINE Fiber* first_in_ring_after(Block* block) {
     Machine* machine = block->machine;
+    observe_leaving(block);
     for (u32 i = 1; i <= machine->resident; i++) {
         u32 slot = block->slot + i;
         Block& other = machine->block[slot < machine->resident ? slot : slot - machine->resident];
@@ -111,6 +112,7 @@ static SIMT_NOINLINE void leave(Fiber* fiber, Reason reason) {
     Machine* machine = fiber->block->machine;
     machine->reason = reason;
     machine->reason_block = fiber->block;
+    observe_leaving(fiber->block);
     context_switch(fiber->context, machine->main);
 }
 

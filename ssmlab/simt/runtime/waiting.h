@@ -40,7 +40,7 @@ static void observe_block_start(Block* block) {
     checks.link_end = checks.link_first + arena_words(launch) * SHARED_LINKS_A_WORD;
     checks.unwritten = (PendingRead*)(cells_of_block(block) + arena_words(launch));
     checks.cells = cells_of_block(block);
-    checks.accesses_before = results->accesses;
+    accesses_charged = results->accesses;
     for (u32 w = 0; w < block->warps; w++) block->warp[w].checks.time = 0;
     for (u32 i = 0; i < block->machine->threads; i++) {
         FiberChecks& of_thread = block->fibers[i].checks;
@@ -118,13 +118,17 @@ static void observe_barrier_release(Block* block) {
     take_turns(current(), block->live + TURNS_TO_OPEN);
 }
 
+static void observe_leaving(Block* block) { charge_accesses(block); }
+
 static void observe_grid_arrival(Fiber* fiber, void* pc) { fiber->checks.wait_line = learner_line(fiber, pc); }
 
 // A grid barrier orders all blocks: as if everything began anew.
 static void observe_grid_release(Machine* machine) {
     for (u32 b = 0; b < machine->resident; b++)
         if (machine->block[b].alive) next_interval(&machine->block[b]);
-    take_turns(current(), machine->blocks * machine->threads);
+    charge_accesses(current()->block);           // which hands over to the first block
+    for (u32 b = 0; b < machine->resident; b++)
+        if (machine->block[b].alive) take_turns(machine->block[b].fibers, machine->threads + TURNS_TO_OPEN);
     machine->launch->launch_number++;            // no record of global memory is older than this
     links.global_used = 1;
 }

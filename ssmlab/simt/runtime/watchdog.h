@@ -2,8 +2,9 @@
 //
 // A thread may run so many basic blocks (SimtLaunch.watchdog), and the threads of a block may take as many turns
 // together: a turn is a barrier or a warp-wide operation of one thread, or four accesses in a long run of them, all far
-// slower than a basic block, so that the first limit alone would be reached after minutes.  Who has reached one is watched for a while: the first and the
-// last line that it comes by in its outermost function are the loop's.
+// slower than a basic block, so that the first limit alone would be reached after minutes.  What other blocks do
+// meanwhile is not charged to a block.  Who has reached a limit is watched for a while: the first and the last line that
+// it comes by in its outermost function are the loop's.
 #pragma once
 #include "findings.h"
 #include "sites.h"
@@ -31,12 +32,20 @@ SIMT_INLINE void take_turns(Fiber* fiber, u64 turns) {
     if (SIMT_UNLIKELY((fiber->block->checks.turns += turns) > most_steps)) suspect(fiber);
 }
 
+// The launch's accesses up to here have been charged to the blocks that made them.  Each block is charged when it leaves
+// the stage to another, so all since then are those of the block that runs.
+static u64 accesses_charged;
+static void charge_accesses(Block* block) {
+    block->checks.accesses += results->accesses - accesses_charged;
+    accesses_charged = results->accesses;
+}
+
 // In a long run of accesses, now and then: four of them are a turn.
 static constexpr u64 ACCESSES_A_TURN = 4;
 static void take_accesses(Fiber* fiber) {
-    BlockChecks& checks = fiber->block->checks;
-    u64 turns = (results->accesses - checks.accesses_before) / ACCESSES_A_TURN;
-    checks.accesses_before = results->accesses;
+    charge_accesses(fiber->block);
+    u64 turns = fiber->block->checks.accesses / ACCESSES_A_TURN;
+    fiber->block->checks.accesses = 0;
     take_turns(fiber, turns);
 }
 
