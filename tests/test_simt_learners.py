@@ -100,11 +100,9 @@ extern "C" __global__ void work(float* p, int turns) {
 @pytest.mark.parametrize("work, turns", [("*mine = *mine + 1", 3000), ("cooperative_groups::this_grid().sync()", 1000)])
 def test_a_block_is_not_charged_for_what_others_do_beside_it(work, turns):
     kernel = RawKernel(LONG.replace("WORK", work), "work", enable_cooperative_groups=True)
-    alone, many = (
-        check(kernel, blocks, 32, (np.zeros(32 * blocks, np.float32), np.int32(turns)), watchdog=LIMIT, resident=blocks)
-        for blocks in (1, 64)
-    )
-    assert alone.ok and many.ok
+    for blocks in (1, 64):
+        p = np.zeros(32 * blocks, np.float32)
+        assert check(kernel, blocks, 32, (p, np.int32(turns)), watchdog=LIMIT, resident=blocks).ok
     endless = check(kernel, 2, 32, (np.zeros(64, np.float32), np.int32(2**31 - 1)), watchdog=LIMIT, resident=2)
     assert [finding.kind for finding in endless.findings] == ["endless-loop"]
 
@@ -135,5 +133,6 @@ def test_a_kernel_that_lost_its_global_is_told_where_it_stands():
 
 def test_too_much_shared_memory_is_refused_with_its_size():
     call, _ = edited("v1", "float2 span[TILE]", "float2 span[TILE * 1000]")
-    report = check(*call)
-    assert [finding.kind for finding in report.findings] == ["out-of-bounds"]
+    (finding,) = check(*call).findings
+    assert finding.kind == "out-of-bounds" and "TILE * 1000" in finding.text
+    assert re.search(r"array span of [\d,]{7,} bytes does not fit", str(finding))

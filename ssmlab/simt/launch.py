@@ -203,7 +203,8 @@ def _run_checked(
     results = structures.Results.from_address(_regions["results"].address)
     _check_static_shared(kernel, results.shared_bytes, shared_mem)
     report = Report(kernel.name, grid, block, shared_mem, library.translation.filename, complete=not given_up)
-    names = Names(_shared_names(library), heap.names)
+    declared = {array.index: (array.filename, array.line) for array in library.translation.shared}
+    names = Names(_shared_names(library), heap.names, declared)
     read_report(results, report, table, names, library.translation.original)
     _tidy(results, heap, resident * math.prod(block))
     return report

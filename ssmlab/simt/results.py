@@ -11,7 +11,7 @@ from .lines import LineTable
 from .loops import loop_line
 from .report import SECTOR, Finding, LineStats, Report
 from .tokens import Text
-from .wording import WORDING, Facts
+from .wording import OUT_OF_ROOM, WORDING, Facts
 
 BY_INDEX = 2  # the variant of "out-of-bounds" that comes from -fsanitize=bounds
 _MOST_NAMES = 63  # objects of a line beyond these share the last bit
@@ -23,6 +23,7 @@ class Names:
 
     shared: dict[int, str]
     buffers: Sequence[str]
+    declared: dict[int, tuple[str, int]]  # file and line of each shared declaration
 
     def of(self, space: str, number: int) -> str:
         if space == "shared":
@@ -106,6 +107,8 @@ def _code(source: Text, file: str, line: int | None) -> str:
 def _finding(raw: structures.Finding, report: Report, table: LineTable, names: Names, source: Text) -> Finding:
     kind, severity = structures.KINDS[raw.kind], ("warning", "error")[raw.severity]
     file, line = _place(raw.line, table)
+    if kind == "out-of-bounds" and raw.variant == OUT_OF_ROOM:
+        file, line = names.declared[raw.object]
     other_file, other_line = _place(raw.other_line, table)
     if kind == "endless-loop" and line is not None:
         line = loop_line(source, file, line, table.place(raw.extra[1])[1])

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 Index = tuple[int, int, int]
 
+OUT_OF_ROOM = 99  # the variant of "out-of-bounds" that says that a shared array has no room; arena.h
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -91,8 +93,12 @@ def _global_race(f: Facts) -> tuple[str, str]:
 
 
 def _out_of_bounds(f: Facts) -> tuple[str, str]:
-    if f.variant == 99:
-        return "the shared arrays of a block do not fit", "use smaller __shared__ arrays: a block has 227 KiB."
+    if f.variant == OUT_OF_ROOM:
+        return (
+            f"the __shared__ array{f.name and ' ' + f.name} of {f.extra[0]:,} bytes does not fit: those before it take "
+            f"{f.extra[1]:,}",
+            "use smaller __shared__ arrays: a block has 227 KiB.",
+        )
     if f.variant == 2:
         kind = re.sub(r"\s*\[", " [", f.text.strip("'"), count=1)
         count = re.search(r"\[(\d+)\]", kind)

@@ -12,6 +12,7 @@ static constexpr u32 ARENA_GAP = 0;
 #endif
 static constexpr u32 ARENA_ALIGNMENT = 128;      // an array begins at bank 0
 static constexpr u32 UNWRITTEN = 0x7FFFFFFFu;
+static constexpr u32 OUT_OF_ROOM = 99;           // variant of out-of-bounds, wording.py
 
 SIMT_INLINE u32 round_up(u64 n, u64 step) { return (u32)((n + step - 1) / step * step); }
 
@@ -38,7 +39,7 @@ static void open_arena(Block* block) {
     new_array(block, -1, nullptr, block->machine->launch->dynamic_shared, 4, "");
 }
 
-static void too_much_shared(Fiber*);             // checked.h, native.h
+static void too_much_shared(Fiber*, int index, u64 bytes);         // checked.h, native.h
 
 SIMT_API void* simt_shared_array(int index, const void* instance, size_t bytes, size_t alignment, const char* type) {
     Fiber* fiber = current();
@@ -48,7 +49,7 @@ SIMT_API void* simt_shared_array(int index, const void* instance, size_t bytes, 
             return block->arena + block->arrays[i].offset;
     SharedArray* array = new_array(block, index, instance, bytes, alignment, type);
     if (!array) {
-        too_much_shared(fiber);
+        too_much_shared(fiber, index, bytes);
         abandon(fiber);
     }
     return block->arena + array->offset;

@@ -37,7 +37,13 @@ static void record_assert(Fiber* fiber, const char* expression, void* pc) {
     add_finding(finding);
 }
 
-static void too_much_shared(Fiber* fiber) { add_finding(finding_of(fiber, KIND_OUT_OF_BOUNDS, 99, 0)); }
+static void too_much_shared(Fiber* fiber, int index, u64 bytes) {
+    SimtFinding finding = finding_of(fiber, KIND_OUT_OF_BOUNDS, OUT_OF_ROOM, 0);      // its line is the declaration's
+    finding.space = SPACE_SHARED, finding.object = index;
+    finding.extra[0] = (i64)bytes;
+    finding.extra[1] = fiber->block->arena_used;
+    add_finding(finding);
+}
 
 // ---- for launch.py
 

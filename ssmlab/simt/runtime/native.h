@@ -20,7 +20,7 @@ static inline Fiber* current() { return first_fiber + stack_number(); }
 static inline void set_current(Fiber*) {}
 #endif
 
-static void record(Fiber* fiber, u32 kind, u32 variant, const char* text) {
+static void record(Fiber* fiber, u32 kind, u32 variant, const char* text, i64 first = 0, i64 second = 0) {
     SimtLaunch* launch = fiber->block->machine->launch;
     SimtResults* results = results_of(launch);
     SimtFinding finding = {};
@@ -31,6 +31,7 @@ static void record(Fiber* fiber, u32 kind, u32 variant, const char* text) {
     finding.block = fiber->block->number;
     finding.count = 1;
     finding.text = text;
+    finding.extra[0] = first, finding.extra[1] = second;
     results->finding[0] = finding;
     results->findings = 1;
     __atomic_store_n(launch->stop, 1u, __ATOMIC_RELAXED);
@@ -51,7 +52,9 @@ static void report_fault(Machine* machine, const Fault& fault) {
 }
 
 static void record_assert(Fiber* fiber, const char* expression, void*) { record(fiber, KIND_ASSERT, 0, expression); }
-static void too_much_shared(Fiber* fiber) { record(fiber, KIND_OUT_OF_BOUNDS, 99, nullptr); }
+static void too_much_shared(Fiber* fiber, int, u64 bytes) {
+    record(fiber, KIND_OUT_OF_BOUNDS, OUT_OF_ROOM, nullptr, (i64)bytes, fiber->block->arena_used);
+}
 
 SIMT_API void* simt_memcpy(void* to, const void* from, size_t bytes) { return memcpy(to, from, bytes); }
 SIMT_API void* simt_memmove(void* to, const void* from, size_t bytes) { return memmove(to, from, bytes); }
