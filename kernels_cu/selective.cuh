@@ -386,6 +386,16 @@ struct alignas(16) Four {
     real at[FOUR];
 };
 
+// A step's staged B or C of the states that a thread owns; of a fixed one nothing is staged, and nobody asks for it.
+template <bool MOVES>
+__device__ __forceinline__ Owned staged(const real* at) {
+    Owned value = {};
+    if (MOVES) {
+        value = *reinterpret_cast<const Owned*>(at);
+    }
+    return value;
+}
+
 // The thread's states of one channel in a dense array (channels, states): `at` is the place of the first, which is state
 // number `first`. Where every place for a state is one, they are read and written as a vector.
 __device__ __forceinline__ Owned read_states(const real* from, long long at, int first, int states, bool present) {

@@ -301,7 +301,16 @@ void selective_forward(const element* __restrict__ u, const element* __restrict_
             for (int k = 0; k < FOUR; ++k) {
                 const int t = quad + k;
                 const ManyTwo pair = *reinterpret_cast<const ManyTwo*>(pairs + k * PITCH);
-                const Both now = both[k * LANES];
+                Both now = {};
+                if (B_MOVES && C_MOVES) {
+                    now = both[k * LANES];
+                } else {
+#pragma unroll
+                    for (int s = 0; s < OWN; ++s) {         // of a fixed one nothing is staged
+                        now.b[s] = B_MOVES ? both[k * LANES].b[s] : real(0);
+                        now.c[s] = C_MOVES ? both[k * LANES].c[s] : real(0);
+                    }
+                }
 #pragma unroll
                 for (int j = 0; j < MANY; ++j) {
                     real sum = 0;

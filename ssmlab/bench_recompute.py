@@ -24,7 +24,7 @@ import functools
 
 import torch
 
-from . import bench, ledger, selective_kernels
+from . import bench, ledger, selective_plans
 from .bench import Case
 from .bench_selective import problem
 from .selective import selective_scan
@@ -44,7 +44,7 @@ def ways(every_chunk=True):
     """
     if not every_chunk:
         return [("all", None), ("boundaries", None), ("boundaries", _FARTHEST), ("boundaries-bf16", None)]
-    chunks = [selective_kernels.BORDER]
+    chunks = [selective_plans.BORDER]
     while chunks[-1] * 2 <= _FARTHEST:
         chunks.append(chunks[-1] * 2)
     all_states = [("all", None), ("all", chunks[0])]
@@ -65,7 +65,7 @@ def cases(device):
 def _step(shape, save, chunk, dtype, device, halves):
     values = {name: value.requires_grad_() for name, value in problem(*shape, dtype, device).items()}
     inputs, dy = list(values.values()), torch.randn_like(values["u"])
-    apart = 1 if save == "all" else chunk or selective_kernels.BORDER
+    apart = 1 if save == "all" else chunk or selective_plans.BORDER
     size = dict(itemsize=dy.element_size(), save=save, chunk=apart)
     moved = ledger.selective_scan(*shape, **size).bytes + ledger.selective_scan_backward(*shape, **size).bytes
 

@@ -113,32 +113,39 @@ def selective_scan_backward(
 
 
 def backward_memory(
-    batch, length, channels, states, *, groups=1, itemsize=2, real=4, z=True, across=64, segments=1, launches=1,
-    parts_of=None,
+    batch, length, channels, states, *, groups=1, itemsize=2, real=4, z=True, across=64, launches=None, lends=True
 ):  # fmt: skip
     """[B] that the backward asks for, by what for: the sum is its peak, beside the inputs, y and what was saved.
 
     across     channels of one block: dB and dC have a part for each
-    segments   pieces of a row that run at the same time; launches: such that run one after the other
-    parts_of   [steps] whose parts have memory of their own (None: all). Those of other launches lie in du and ddelta.
+    launches   (origin, end, slots, borrows) of each, one after the other: its steps, the most pieces of a row, and
+               whether the parts of dB and dC lie in the gradients of u, delta and z. None: one, rows whole
+    lends      may scratch lie in the gradient of u where nothing has been written yet?
     """
-    rows, state = batch * segments, channels * states * real
-    columns = ceil_div(channels // groups, across)
-    steps = length if parts_of is None else parts_of
-    found = {
+    launches = launches or [(0, length, 1, False)]
+    plane, columns = channels * states, ceil_div(channels // groups, across)
+
+    def scratch(origin, end, slots, borrows):
+        rows = batch * slots
+        part = 0 if borrows else columns * batch * (end - origin) * groups * states
+        products = rows * plane if slots > 1 else 0
+        arrays = [
+            0 if origin == 0 and slots == 1 and len(launches) > 1 else rows * plane,  # dA; the last may take g's place
+            2 * rows * channels,
+            rows * plane if states > 16 else 0,
+            part,
+            part,
+            0 if lends and products * real <= end * channels * itemsize else products,
+        ]
+        return real * sum(ceil_div(array, 64) * 64 for array in arrays)
+
+    return {
         "gradients of u, delta, z": (3 if z else 2) * batch * length * channels * itemsize,
         "gradients of B, C": 2 * batch * length * groups * states * itemsize,
-        "parts of dB, dC": 2 * columns * batch * steps * groups * states * real,
-        "gradients of A, D, delta_bias": state + 2 * channels * real,
-        "parts of dA, dD, d delta_bias": rows * (state + 2 * channels * real),
+        "gradients of A, D, delta_bias": (plane + 2 * channels) * real,
+        "g between launches": batch * plane * real if len(launches) > 1 else 0,
+        "scratch of the launch that needs the most": max(scratch(*launch) for launch in launches),
     }
-    if states > 16:
-        found["g between the parts of the states"] = rows * state
-    if launches > 1:
-        found["g between launches"] = batch * state
-    if segments > 1:
-        found["g between segments"] = 2 * rows * state
-    return found
 
 
 def unfused(batch, length, channels, states, *, groups=1, itemsize=4, z=True, D=True):

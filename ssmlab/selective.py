@@ -15,9 +15,10 @@ import functools
 
 import torch
 
-from . import packing, replay, selective_kernels, strictness
+from . import packing, replay, selective_kernels, selective_plans, strictness
 from .dispatching import nobody_listens
-from .selective_kernels import BORDER, ELEMENT, MAX_STATES, Inputs, real_of
+from .selective_kernels import ELEMENT, Inputs
+from .selective_plans import BORDER, MAX_STATES, real_of
 
 SAVE = ("boundaries", "boundaries-bf16", "all")
 MAX_STEPS = 2**31 - 1 - 2**16  # steps and channels are counted in 32 bits inside a row; places in memory in 64
@@ -116,20 +117,27 @@ def explain_selective_scan(
     dtype = functools.reduce(torch.promote_types, [tensor.dtype for tensor in moving])
     like = torch.empty(1, dtype=dtype, device=u.device).expand(u.shape)  # what is computed with, without its memory
     groups, whole_batch = next((table.shape[2] for table in (B, C) if table.dim() == 4), 1), not chunk
-    plans = {
-        "forward": selective_kernels.forward_plan(
-            like, groups, A.shape[1], step=chunk or BORDER, whole_batch=whole_batch
-        ),
-        "backward": selective_kernels.backward_plan(like, groups, A.shape[1], whole_batch=whole_batch),
-    }
-    told = []
-    for name, (variant, (steps, segments)) in plans.items():
-        (blocks,) = selective_kernels.blocks_of(like, groups, variant, segments)
-        cut = "rows whole" if segments == 1 else f"rows in {segments} segments of {steps} steps"
-        told.append(f"{name}: {cut}, {blocks} block{'s' * (blocks != 1)} of {variant.threads} threads")
+    variant, (steps, segments) = selective_plans.forward_plan(
+        like, groups, A.shape[1], step=chunk or BORDER, whole_batch=whole_batch
+    )
+    (blocks,) = selective_plans.blocks_of(like, groups, variant, segments)
+    cut = "rows whole" if segments == 1 else f"rows in {segments} segments of {steps} steps"
+    told = [f"forward: {cut}, {_blocks(blocks, variant)}"]
+    variant, cuts = selective_plans.backward_plan(
+        like, groups, A.shape[1], moving=sum(table.dim() > 2 for table in (B, C)), whole_batch=whole_batch
+    )
+    for cut in cuts:
+        what = "rows whole" if cut.slots == 1 else f"rows in up to {cut.slots} pieces of up to {cut.head} steps"
+        steps = "" if len(cuts) == 1 else f"steps {cut.origin} to {cut.end - 1}, "
+        (blocks,) = selective_plans.backward_blocks(like, groups, variant, cut, whole_batch=whole_batch)
+        told.append(f"backward: {steps}{what}, {_blocks(blocks, variant)}")
     every = "step" if save == "all" else f"{chunk or BORDER} steps"
     in_half = " in bfloat16" if save == "boundaries-bf16" else ""
     return "; ".join([*told, f"kept: a state every {every}{in_half}"])
+
+
+def _blocks(count, variant):
+    return f"{count} block{'s' * (count != 1)} of {variant.threads} threads"
 
 
 def selective_state_update(
@@ -432,7 +440,7 @@ def _forward(
         return torch.empty_like(u), final, borders
     x = Inputs(u, delta, A, *_by_group(B, C), D, z, delta_bias, softplus, start, finish)
     spacing = chunk or BORDER
-    variant, segment = selective_kernels.forward_plan(u, x.groups, x.states, step=spacing, whole_batch=not chunk)
+    variant, segment = selective_plans.forward_plan(u, x.groups, x.states, step=spacing, whole_batch=not chunk)
     y = selective_kernels.forward(
         x, initial, final, segment=segment, borders=None if save == "nothing" else borders, spacing=spacing,
         every=save == "all", variant=variant,
@@ -466,11 +474,10 @@ def _backward(
         if dfinal is not None:
             dfinal = dfinal.contiguous()
         x = Inputs(u, delta, A, *_by_group(B, C), D, z, delta_bias, softplus, start, finish)
-        variant, segment = selective_kernels.backward_plan(u, x.groups, x.states, whole_batch=not chunk)
         grads = selective_kernels.backward(
-            x, dy, dfinal, borders, initial, slots=slots, segment=segment, spacing=chunk or BORDER,
-            every=save == "all", variant=variant,
-        )  # fmt: skip
+            x, dy, dfinal, borders, initial, slots=slots, spacing=chunk or BORDER, every=save == "all",
+            whole_batch=not chunk,
+        )
         found = (
             grads.du, grads.ddelta, grads.dA, grads.dB.view(B.shape), grads.dC.view(C.shape), grads.dD, grads.dz,
             grads.d_bias, grads.d_initial,

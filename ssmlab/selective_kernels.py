@@ -1,4 +1,4 @@
-"""The launches behind the selective scan: which compile-time constants, how many blocks, which scratch memory.
+"""The launches behind the selective scan, and their scratch memory.
 
 Everything here takes tensors that selective.py has already checked and brought into one form:
     u, delta, z, dout     (batch, length, channels), one dtype, any strides
@@ -11,12 +11,31 @@ Everything here takes tensors that selective.py has already checked and brought 
 
 from __future__ import annotations
 
-import functools
+import itertools
+import math
 from dataclasses import dataclass
 
 import torch
 
 from .launching import launcher
+from .selective_plans import (
+    BORDER,
+    adjoint_variant,
+    backward_blocks,
+    backward_parts,
+    backward_plan,
+    backward_shared,
+    blocks_of,
+    columns_of,
+    forward_variant,
+    lanes_and_own,
+    lanes_and_own_on_cpu,
+    layout_of,
+    lent_columns,
+    real_of,
+    table_of,
+    totals_variant,
+)
 
 ELEMENT = {
     torch.float32: "ELEMENT_FLOAT",
@@ -24,295 +43,9 @@ ELEMENT = {
     torch.float16: "ELEMENT_HALF",
     torch.bfloat16: "ELEMENT_BFLOAT16",
 }
-MAX_STATES = 512  # more would not fit into the shared memory of the backward
 FEW_SEGMENTS = 32  # up to so many, each block of the forward walks through the totals of those before its own
-_LONG = 4096  # [steps] from here on the walk through a segment may well end early
-_LONGEST = 6144  # [steps] a segment may have; it may also be one whose walk does not end early
-_REACH = 3800  # [steps] a walk is expected to take on average
 _MANY_PARTS = 8  # from so many on, eight threads share a sum
-BORDER = 32  # [steps] the closest that saved states can lie; the backward starts again from each
-
-
-def real_of(dtype):
-    """What a dtype is computed in."""
-    return torch.float64 if dtype == torch.float64 else torch.float32
-
-
-# ---- compile-time constants
-
-
-@dataclass(frozen=True)
-class Variant:
-    """Compile-time constants of one kernel; the names are those of the kernel files."""
-
-    lanes: int  # threads that share a channel
-    own: int  # states of one thread
-    threads: int
-    tile: int  # steps staged at once (forward, totals), or kept in registers at once (backward)
-    resident: int  # blocks of a multiprocessor that the compiler must leave registers for
-    many: int = 1  # channels of one thread
-    unroll: int = 1  # fours of steps that the compiler may interleave (forward, totals)
-    chunk: int = BORDER  # steps that are staged at once (backward)
-    hand: int = 4  # steps whose dB and dC the threads of a warp hand each other at once (backward)
-
-    @property
-    def side_by_side(self):
-        """Channels of one block."""
-        return self.threads // self.lanes * self.many
-
-    @property
-    def width(self):
-        """Places for states; the backward takes so many at a time."""
-        return self.lanes * self.own
-
-
-def _lanes_and_own(states):
-    lanes = 1
-    while lanes < 32 and lanes * 4 < states:
-        lanes *= 2
-    own = 4
-    while lanes * own < states:
-        own *= 2
-    return lanes, own
-
-
-def _lanes_and_own_on_cpu(states):
-    """Few threads, as each costs a switch; few different texts, as each costs a compilation."""
-    return _lanes_and_own(states) if states > 16 else (1, 16 if states > 4 else 4)
-
-
-def forward_variant(states, device, itemsize=4, busy=True):
-    """Constants of selective_forward, for elements of `itemsize` [B].
-
-    busy   enough rows for wide blocks to fill the GPU? Eight states of a channel in one thread need the fewest sums
-           over threads and the fewest reads of shared memory, four make twice the threads. On an H200 0.336 and 0.373
-           ms at batch 16, length 2048, 1536 channels, bfloat16. At batch 2, length 4096, 5120 channels wide blocks
-           would leave most multiprocessors with one of them, where three find room: there four states are better.
-    """
-    if device.type == "cpu":
-        return Variant(*_lanes_and_own_on_cpu(states), 32, 16 if states <= 128 else 4, 1)
-    lanes, own = _lanes_and_own(states)
-    if itemsize == 8 or lanes < 4 or states > 64:
-        return Variant(lanes, own, 64 if lanes == 1 else 128, 16 if states <= 128 else 4, 2 if own <= 4 else 1)
-    if lanes == 4:
-        return Variant(2, 8, 128, 16, 3, unroll=4) if busy else Variant(4, 4, 128, 32, 3, unroll=8)
-    if not busy:
-        return Variant(lanes, own, 128, 16, 4, unroll=2)
-    return Variant(lanes, own, 128, 16, 2, many=4) if states > 32 else Variant(lanes, own, 128, 16, 3, many=2)
-
-
-def totals_variant(forward, states, device, itemsize, steps):
-    """Constants of selective_totals for segments of `steps`, where those of selective_forward are `forward`.
-
-    It sums nothing over threads, so it has no use for many states in one. In long segments blocks are small: each may
-    end its walk as soon as its own channels have forgotten the rest.
-    """
-    if device.type == "cpu" or itemsize == 8 or _lanes_and_own(states)[0] != 4:
-        return forward
-    return Variant(8, 2, 128, 32, 6, unroll=2) if steps >= _LONG else Variant(4, 4, 128, 32, 4, unroll=2)
-
-
-def backward_variant(states, device, real_bytes=4):
-    """Constants of selective_backward: up to 16 states at a time, and 64 channels a block where that fits.
-
-    Three blocks fit into a multiprocessor: 168 registers a thread, and not more than 75 KB of shared memory each. With
-    many states, which need room for the sums of their parts, fewer steps are staged at once.
-    """
-    if device.type == "cpu":
-        return Variant(1, 16 if states > 4 else 4, 32, 4, 1, hand=2 if states <= 16 else 4)
-    lanes = 1 if states <= 4 else 2 if states <= 8 else 4
-    if real_bytes == 8 or lanes < 4:
-        return Variant(lanes, 4, 16 * lanes if lanes > 1 else 32, 4, 1, many=2)
-    if states <= 16:
-        return Variant(4, 4, 128, 4, 3, many=2, hand=2)
-    return Variant(4, 4, 128, 4, 3, many=2, chunk=BORDER // 2)
-
-
-def adjoint_variant(states, device, itemsize=4):
-    """Constants of selective_totals for the backward: one channel a thread, 6 blocks of a multiprocessor.
-
-    On an H200 0.22 ms where the forward's take 0.24 (batch 2, length 4096, 5120 channels, bfloat16).
-    """
-    variant = forward_variant(states, device, itemsize)
-    if device.type == "cpu" or itemsize == 8 or _lanes_and_own(states) != (4, 4):
-        return variant
-    return Variant(4, 4, 128, 16, 6, unroll=4)
-
-
-def backward_parts(states, variant):
-    """Times that the backward goes through the channels of a block, WIDTH states at a time."""
-    return -(-states // variant.width)
-
-
-def backward_shared(variant, parts, span, time_inner, vector, real_bytes, packed):
-    """[B] of dynamic shared memory of selective_backward: struct Layout of the kernel, which asserts that it agrees."""
-    chunk, channels, threads = variant.chunk, variant.side_by_side, variant.threads
-    pitch = channels + (variant.many if time_inner else 4)
-    even = pitch if time_inner or parts == 1 else channels
-    packs = -(-channels // vector)
-    same_channels = not time_inner and threads % packs == 0 and chunk % (threads * vector // channels) == 0
-    reals = (2 * span * chunk * pitch + chunk * even + 3) // 4 * 4 + 2 * span * chunk * variant.width
-    reals += chunk // variant.tile * variant.many * threads * variant.own
-    reals += variant.hand * 2 * threads * variant.own
-    reals += threads * vector * 2 if same_channels else 0
-    reals += 2 * (channels + (1 if time_inner else vector))
-    reals = (reals + 3) // 4 * 4 + (chunk * (2 * pitch + even) if parts > 1 else 0)
-    return reals * real_bytes + (2 * span * chunk * 4 if packed else 0)
-
-
-@functools.cache
-def _divides(shape, strides, vector, inner):
-    """Can `vector` neighbours along axis `inner` be one access, wherever it starts at a multiple of `vector`?"""
-    others = [stride for axis, stride in enumerate(strides) if axis != inner and shape[axis] > 1]
-    return strides[inner] == 1 and all(stride % vector == 0 for stride in others)
-
-
-def _aligned(tensors, vector):
-    """Does every tensor start where an access of `vector` elements may start?"""
-    size = vector * tensors[0].element_size()
-    return not any(tensor.data_ptr() % size for tensor in tensors)
-
-
-def layout_of(tensors, groups, side_by_side):
-    """(vector, time_inner) for tensors (batch, length, channels): 4 at once along an axis that all are dense in."""
-    shape = tensors[0].shape
-    if tensors[0].device.type == "cpu":
-        return 1, 0
-    strides = {tensor.stride() for tensor in tensors}
-    aligned = _aligned(tensors, 4)
-    fours = aligned and side_by_side % 4 == 0 and shape[2] // groups % 4 == 0
-    if fours and all(_divides(shape, each, 4, 2) for each in strides):
-        return 4, 0
-    if shape[2] > 1 and all(each[1] == 1 for each in strides):
-        return (4 if aligned and shape[1] % 4 == 0 and all(_divides(shape, each, 4, 1) for each in strides) else 1), 1
-    return 1, 0
-
-
-def table_of(tables, states):
-    """Elements of B and C in one access."""
-    if not tables or tables[0].device.type == "cpu" or states % 4 or not _aligned(tables, 4):
-        return 1
-    return 4 if all(_divides(table.shape, table.stride(), 4, 3) for table in tables) else 1
-
-
-# ---- pieces of a row
-
-
-@functools.cache
-def _processors(device):
-    return torch.cuda.get_device_properties(device).multi_processor_count
-
-
-@functools.lru_cache(4096)
-def _forward_pieces(blocks, length, step, resident, processors, waiting):
-    """(estimated cost, (steps of a piece, pieces of a row)), when `blocks` blocks work on the uncut rows.
-
-    step      [steps] that a piece is a multiple of
-    waiting   what each round of blocks takes more, for what no other block can fill
-
-    The fullest multiprocessor decides, with rounds of up to `resident` blocks. A block takes 1 of its time where it
-    shares a multiprocessor. Two passes cost 0.85 more, less where pieces are longer than what the first pass is
-    expected to reach. Fitted to H200 timings. The cost is that of one pass over the rows, per block that a
-    multiprocessor has on average. The least estimate wins, then the fewest pieces.
-    """
-    most = max(1, min(length // max(4 * BORDER, step), 2048))
-    best = (float("inf"), 1)
-    for pieces in range(1, most + 1):
-        steps = length / pieces
-        if steps > _LONGEST and 1 < pieces < most:
-            continue
-        average = blocks * pieces / processors
-        fullest = -(-blocks * pieces // processors)
-        rounds = -(-fullest // resident)
-        passes = 1 + 0.85 * min(1, _REACH / max(steps, 1)) * (pieces - 1) / pieces
-        best = min(best, ((fullest + waiting * rounds) / average * passes, pieces))
-        if average > 8 * resident and steps <= _LONGEST:
-            break
-    cost, pieces = best
-    steps = -(-length // pieces)
-    steps = -(-steps // step) * step if pieces > 1 else length
-    return cost, (steps, -(-length // steps))
-
-
-def forward_plan(u, groups, states, *, step=BORDER, whole_batch=True):
-    """(Variant, (steps of a piece, pieces of a row)) for the forward.
-
-    step          [steps] between saved states: pieces are multiples of it
-    whole_batch   False: choose as if the batch were one row, so that a row gets the same bits alone and in a batch
-    """
-    return _forward_plan(u.shape, u.device, u.element_size(), groups, states, step, whole_batch)
-
-
-@functools.lru_cache(4096)
-def _forward_plan(shape, device, itemsize, groups, states, step, whole_batch):
-    batch, length, _ = shape
-    plans = []
-    for busy in (True, False):
-        variant = forward_variant(states, device, itemsize, busy)
-        if device.type == "cpu":
-            return variant, (length, 1)
-        blocks = _columns(shape, groups, variant) * (batch if whole_batch else 1)
-        waiting = 12 / (variant.own * variant.many)  # however little a block does, some of its time is latency
-        pace = 0.82 if variant.lanes == 4 else 1.0  # of a state and step, where many threads work side by side
-        cost, segment = _forward_pieces(blocks, length, step, variant.resident, _processors(device), waiting)
-        plans.append((cost * pace, variant, segment))
-    return min(plans, key=lambda plan: plan[0])[1:]
-
-
-def backward_plan(u, groups, states, *, whole_batch=True):
-    """(Variant, (steps of a piece, pieces of a row)) for the backward."""
-    return _backward_plan(u.shape, u.device, real_of(u.dtype).itemsize, groups, states, whole_batch)
-
-
-@functools.lru_cache(4096)
-def _backward_plan(shape, device, real_bytes, groups, states, whole_batch):
-    variant = backward_variant(states, device, real_bytes)
-    batch, length, _ = shape
-    if device.type == "cpu":
-        return variant, (length, 1)
-    blocks = _columns(shape, groups, variant) * (batch if whole_batch else 1)
-    return variant, _backward_pieces(blocks, length, variant.resident, _processors(device))
-
-
-@functools.lru_cache(4096)
-def _backward_pieces(blocks, length, resident, processors):
-    """(steps of a piece, pieces of a row) of the least estimated time, when `blocks` blocks work on the uncut rows.
-
-    The fullest multiprocessor decides. It works on `resident` blocks at a time. Fewer take less time, nearly in
-    proportion where they are all, less so at the end of many, where they have begun at different times. To begin a
-    block takes as long as 16 steps. Cut rows need the totals first: 0.22 of the time of all pieces but one. Fitted to
-    H200 timings: 1.28, 1.26, 1.24, 1.25 ms in 4, 7, 12, 19 pieces at batch 2, length 4096, 5120 channels.
-    """
-    best = (float("inf"), length, 1)
-    for asked in range(1, max(1, min(length // (4 * BORDER), 2048)) + 1):
-        steps = length if asked == 1 else -(-length // (asked * BORDER)) * BORDER
-        pieces = -(-length // steps)
-        rounds, left = divmod(-(-blocks * pieces // processors), resident)
-        time = rounds + (left / resident) ** (0.4 if rounds else 0.85)
-        time *= (steps + 16) * (1 + 0.22 * (pieces - 1) / pieces)
-        best = min(best, (time, steps, pieces), key=lambda found: (found[0], found[2]))
-        if blocks * pieces > 8 * resident * processors:
-            break
-    return best[1:]
-
-
-def _columns(shape, groups, variant):
-    """Blocks side by side over the channels of (batch, length, channels); none crosses a group."""
-    return -(-(shape[2] // groups) // variant.side_by_side) * groups
-
-
-def blocks_of(u, groups, variant, segments):
-    """(blocks,) of a launch over u (batch, length, channels), each row in `segments`, channels in `groups`.
-
-    One number, which no axis of a grid limits. Raises ValueError where it is more than a GPU takes.
-    """
-    count = _columns(u.shape, groups, variant) * segments * u.shape[0]
-    if count >= 2**31:
-        raise ValueError(f"u has shape {tuple(u.shape)}: the launch would need {count} blocks, a GPU takes {2**31 - 1}")
-    return (count,)
-
-
-# ---- launches
+_GRAIN = 64  # scratch arrays begin at multiples of so many elements
 
 
 @dataclass
@@ -380,39 +113,61 @@ def _border_constant(borders):
     return {"BORDER_BFLOAT16": None} if borders is not None and borders.dtype == torch.bfloat16 else {}
 
 
-def totals(x, segment, initial=None, *, adjoint=None, d_final=None, variant=None, link=True):
-    """What enters each segment, (batch, segments, channels, states) real: the state, or with adjoint=dout its gradient.
+def totals(x, segment, initial=None, *, variant=None, link=True):
+    """The state that enters each segment, (batch, segments, channels, states) real.
 
     segment   (steps, segments) of a plan
     link      False: (product, total) of each segment instead, for a forward that links them itself
     """
     steps, segments = segment
-    device = x.u.device
-    itemsize = x.u.element_size()
+    device, itemsize = x.u.device, x.u.element_size()
     if variant is None:
         variant = totals_variant(forward_variant(x.states, device, itemsize), x.states, device, itemsize, steps)
-    stream = x.u if adjoint is None else adjoint
-    streams = [stream, x.delta] + ([x.z] if x.z is not None and adjoint is not None else [])
-    shape = (x.u.shape[0], segments, x.u.shape[2], x.states)
-    product = torch.empty(shape, dtype=x.real, device=device)
+    product = torch.empty((x.u.shape[0], segments, x.u.shape[2], x.states), dtype=x.real, device=device)
     total = torch.empty_like(product)
-    constants = x.constants(streams, variant)
-    _launch(
-        "selective_totals", constants | {"UNROLL": variant.unroll, "ADJOINT": int(adjoint is not None)},
-        blocks_of(x.u, x.groups, variant, segments - 1), variant.threads,
-        (stream, x.delta, x.A, x.B, x.C, x.z, x.delta_bias, initial, x.start, x.finish, d_final, product, total,
-         *x.sizes(), steps, segments, *stream.stride(), *x.delta.stride(), *_strides(x.z),
-         *_table_strides(x.B), *_table_strides(x.C)), device,
+    _launch_totals(
+        x, x.u, variant, blocks_of(x.u, x.groups, variant, segments - 1), (steps, segments, 0, 0, 0, 0, 0, 0), initial,
+        None, product, total,
     )  # fmt: skip
     if not link:
         return product, total
-    row = shape[2] * shape[3]
-    at_edge = (initial if adjoint is None else d_final) if x.start is None else None
-    _launch(
-        "selective_link", {ELEMENT[x.real]: None, "THREADS": 128}, (-(-shape[0] * row // 128),), 128,
-        (product, total, at_edge, shape[0], row, segments, int(adjoint is not None)), device,
-    )  # fmt: skip
+    _link(product, total, initial if x.start is None else None, x.real, descending=False)
     return total
+
+
+def _adjoints(x, dout, cut, pairs, across, edge, d_final, product, enter):
+    """Into `enter` (batch, slots, channels, states) the gradient that enters each piece of a Cut from the right.
+
+    pairs, across    what shares its steps: so many rows, times blocks of so many channels
+    edge             what enters the last pieces, or None; d_final: of packed sequences, by their number
+    product, enter   scratch, results
+    """
+    variant = adjoint_variant(x.states, x.u.device, x.u.element_size())
+    teams = columns_of(x.u.shape, x.groups, across) * x.u.shape[0] // pairs
+    blocks = teams * cut.others * -(-across // variant.side_by_side)
+    pieces = across, pairs, cut.head, cut.others, cut.origin, cut.end
+    _launch_totals(x, dout, variant, (blocks,), (0, cut.slots, *pieces), None, d_final, product, enter, adjoint=True)
+    _link(product, enter, edge, x.real, descending=True)
+
+
+def _launch_totals(x, stream, variant, grid, sizes, initial, d_final, product, total, adjoint=False):
+    streams = [stream, x.delta] + ([x.z] if x.z is not None and adjoint else [])
+    _launch(
+        "selective_totals", x.constants(streams, variant) | {"UNROLL": variant.unroll, "ADJOINT": int(adjoint)}, grid,
+        variant.threads,
+        (stream, x.delta, x.A, x.B, x.C, x.z, x.delta_bias, initial, x.start, x.finish, d_final, product, total,
+         *x.sizes(), *sizes, *stream.stride(), *x.delta.stride(), *_strides(x.z), *_table_strides(x.B),
+         *_table_strides(x.C)), x.u.device,
+    )  # fmt: skip
+
+
+def _link(product, total, edge, real, *, descending):
+    """In place of `total` (batch, segments, channels, states) what enters each segment; edge: what enters the row."""
+    batch, segments, row = total.shape[0], total.shape[1], total.shape[2] * total.shape[3]
+    _launch(
+        "selective_link", {ELEMENT[real]: None, "THREADS": 128}, (-(-batch * row // 128),), 128,
+        (product, total, edge, batch, row, segments, int(descending)), total.device,
+    )  # fmt: skip
 
 
 def forward(
@@ -473,75 +228,43 @@ class Gradients:
     d_initial: torch.Tensor | None
 
 
-@dataclass(frozen=True)
-class Cut:
-    """Steps origin ... end - 1 of every row, worked on in one launch.
-
-    borrows   the parts of dB and dC lie in du and ddelta, at steps whose turn has not come
-    """
-
-    origin: int
-    end: int
-    borrows: bool = False
-
-
-def _aligned(tensor):
+def _for_fours(tensor):
     """tensor, or a copy of it where four of its elements cannot be read at once."""
     if tensor is None or tensor.data_ptr() % (4 * tensor.element_size()) == 0:
         return tensor
     return tensor.clone()
 
 
-@functools.lru_cache(4096)
-def backward_cuts(shape, itemsize, real_bytes, columns, table_row, may_borrow):
-    """The launches of the backward, the first one first, so that the parts of dB and dC do not need too much memory.
-
-    columns, table_row   parts, and elements of each in a step
-
-    All at once where that needs no more than 8 MB, or 5/8 of u's memory. Else the last steps first, with their parts
-    where du and ddelta will be written later, until what is left needs less than a fortieth of u's memory; an eighth
-    where rows are shorter than 1024, as to begin all blocks once more takes as long as 16 steps. On an H200, bfloat16,
-    1536 channels: 1.22 ms and 608 MB become 1.27 and 510 (batch 16, length 2048), 1.21 and 613 1.25 and 531 (64, 512).
-    With many states the parts are larger than du and ddelta: then a launch has parts of up to 2 times the memory of u.
-    """
-    batch, length, channels = shape
-    step = 2 * columns * table_row * real_bytes * batch  # [B] of parts
-    u_bytes = batch * length * channels * itemsize
-    rest = u_bytes // (40 if length >= 32 * BORDER else 8)
-    cuts, end = [], length
-    while end > 0:
-        few = step * end <= (max(2**23, u_bytes * 5 // 8) if end == length else rest)
-        room = channels * itemsize  # in du, and as much in ddelta, of a step and row
-        fitting = end * room // (room + columns * table_row * real_bytes)
-        if few or end <= BORDER:
-            cuts.append(Cut(0, end))
-        elif may_borrow and fitting > end // 2:
-            cuts.append(Cut(-(-(end - fitting) // BORDER) * BORDER, end, True))
-        else:
-            most = max(2 * u_bytes // step // BORDER, 1) * BORDER
-            cuts.append(Cut(max((end - 1) // BORDER * BORDER - most + BORDER, 0), end))
-        end = cuts[-1].origin
-    return cuts
+def _may_lend(gradient):
+    """May scratch lie in a gradient (batch, length, channels) where its later steps will be written?"""
+    return gradient.is_contiguous() and gradient.stride(0) * gradient.element_size() % 16 == 0
 
 
 def backward(
-    x, dout, d_final, borders, initial, *, slots=None, segment=None, spacing=None, every=False, variant=None,
+    x, dout, d_final, borders, initial, *, slots=None, spacing=None, every=False, whole_batch=True, variant=None,
     cuts=None,
 ):  # fmt: skip
     """All gradients.
 
-    borders   as the forward wrote them, `spacing` steps apart (None: as far as the kernel wants them)
-    slots     how many states there are, where rows are packed
-    cuts      the launches to make of it
+    borders         as the forward wrote them, `spacing` steps apart (None: as far as the kernel wants them)
+    slots           how many states there are, where rows are packed
+    whole_batch     False: rows are cut as if each were alone
+    variant, cuts   in place of those of backward_plan
     """
     batch, length, channels = x.u.shape
-    steps, segments = segment or (length, 1)
     real, device = x.real, x.u.device
-    variant = variant or backward_variant(x.states, device, real.itemsize)
-    chunk = variant.chunk
+    du, ddelta = torch.empty_like(x.u), torch.empty_like(x.delta)
+    dz = None if x.z is None else torch.empty_like(x.z)
+    gradients = [du, ddelta] if dz is None else [du, ddelta, dz]
+    lent = [grad.view(-1).view(real) for grad in gradients] if all(map(_may_lend, gradients)) else []
+    planned = backward_plan(
+        x.u, x.groups, x.states, moving=len(x.moving), lenders=len(lent), whole_batch=whole_batch
+    )  # fmt: skip
+    variant, cuts = variant or planned[0], cuts or planned[1]
+    chunk, across = variant.chunk, variant.side_by_side
     spacing = chunk if every or spacing is None else spacing
     parts = backward_parts(x.states, variant)
-    A, d_final, initial = map(_aligned, (x.A, d_final, initial))
+    A, d_final, initial = map(_for_fours, (x.A, d_final, initial))
     if spacing > 2 * chunk:
         closer = chunk if parts == 1 or spacing % (2 * chunk) else 2 * chunk
         borders, spacing = closer_borders(x, initial, borders, spacing, closer), closer
@@ -549,8 +272,6 @@ def backward(
     def empty(*shape, dtype=real):
         return torch.empty(shape, dtype=dtype, device=device)
 
-    du, ddelta = torch.empty_like(x.u), torch.empty_like(x.delta)
-    dz = None if x.z is None else torch.empty_like(x.z)
     streams = [x.u, x.delta, dout, du, ddelta] + ([x.z, dz] if x.z is not None else [])
     constants = x.constants(streams, variant)
     if initial is None:
@@ -561,31 +282,30 @@ def backward(
         none = d_final is None
         d_initial = torch.zeros((slots, channels, x.states), dtype=real, device=device) if none else d_final.clone()
 
-    columns = _columns(x.u.shape, x.groups, variant) // x.groups
+    all_columns = columns_of(x.u.shape, x.groups, across)
+    columns = all_columns // x.groups
     table_row = x.groups * x.states  # elements of dB and dC in a step
-    dense = all(grad.is_contiguous() and grad.stride(0) * grad.element_size() % 16 == 0 for grad in (du, ddelta))
-    if segments > 1 or not x.moving:
-        cuts = [Cut(0, length)]
-    cuts = cuts or backward_cuts(
-        x.u.shape, x.u.element_size(), real.itemsize, columns, table_row, dense and len(x.moving) == 2
-    )
-    enter = leave = None
-    if segments > 1:  # they run at the same time: what enters each is found first
-        enter = totals(
-            x, (steps, segments), None, adjoint=dout, d_final=d_final,
-            variant=adjoint_variant(x.states, device, x.u.element_size()),
-        )  # fmt: skip
-    elif len(cuts) > 1:  # each launch leaves what enters the one before it
-        leave = empty(batch, channels, x.states)
-    rows, weights = batch * segments, channels * x.states
-    carry = empty(rows, weights) if parts > 1 else None
-    dA_part, sums_part = empty(rows, weights), empty(rows, 2 * channels)
-    longest = max((cut.end - cut.origin for cut in cuts if not cut.borrows), default=0)
-    own_parts = [
-        empty(rows, weights) if table.dim() == 2 else empty(columns, batch, longest * table_row)
-        for table in (x.B, x.C)
-    ]  # fmt: skip
-    borrowed = [grad.view(real) for grad in (du, ddelta)] if any(cut.borrows for cut in cuts) else own_parts
+    weights = channels * x.states
+    pairs = all_columns * (batch if whole_batch else 1)
+    fixed = [table.dim() == 2 for table in (x.B, x.C)]
+    leave = empty(batch, channels, x.states) if len(cuts) > 1 else None  # each launch leaves what enters the next one
+
+    def needs(cut):
+        """Elements of scratch memory that a launch needs, array by array: what enters its pieces, whose place their
+        part of dA takes; dD and d delta_bias; g between the parts of the states; parts of dB, of dC; products."""
+        rows = batch * cut.slots
+        last = cut.origin == 0 and cut.slots == 1 and leave is not None  # then dA may take the place of what enters
+        tables = [
+            rows * weights if given else 0 if cut.borrows else columns * batch * (cut.end - cut.origin) * table_row
+            for given in fixed
+        ]
+        products = rows * weights if cut.slots > 1 else 0
+        if lent and products <= cut.end * channels * x.u.element_size() // real.itemsize:
+            products = 0  # du has nothing yet in its first steps
+        return [0 if last else rows * weights, rows * 2 * channels, rows * weights * (parts > 1), *tables, products]
+
+    needed = {cut: [-(-count // _GRAIN) * _GRAIN for count in needs(cut)] for cut in cuts}
+    scratch = empty(max(map(sum, needed.values())))
     dA, sums = empty(channels, x.states), empty(2, channels)
     dB, dC = (empty(*table.shape, dtype=table.dtype) for table in (x.B, x.C))
     span = spacing // chunk
@@ -598,46 +318,63 @@ def backward(
         "ALIKE": int(len({tensor.stride() for tensor in streams}) == 1),
     }  # fmt: skip
     for cut in cuts:
-        dB_part, dC_part = borrowed if cut.borrows else own_parts
+        ends = list(itertools.accumulate(needed[cut]))
+        dA_part, sums_part, carry, dB_part, dC_part, product = (
+            scratch[end - count : end] for count, end in zip(needed[cut], ends, strict=True)
+        )
+        dA_part = leave if needed[cut][0] == 0 else dA_part
+        carry = carry if parts > 1 else None
+        dB_rest = dC_rest = None
+        within = columns
+        if cut.borrows:
+            room, part = channels * x.u.element_size(), table_row * real.itemsize
+            within = min(lent_columns(cut.origin, cut.end, room, part)[0], columns)
+            dB_part, dC_part = lent[:2]
+            if within < columns:  # the others share dz
+                dB_rest, dC_rest = lent[2], lent[2][cut.origin * room // 2 // real.itemsize :]
+        enter = None
+        if cut.slots > 1:
+            rows = (batch, cut.slots, channels, x.states)
+            enter = dA_part[: math.prod(rows)].view(rows)
+            product = product if needed[cut][-1] else lent[0]
+            edge = leave if cut.end < length else d_final if x.start is None else None
+            _adjoints(x, dout, cut, pairs, across, edge, d_final, product, enter)
         part_row = (cut.end - cut.origin) * table_row
         part_batch = length * channels * x.u.element_size() // real.itemsize if cut.borrows else columns * part_row
-        first = cut.origin // steps if segments > 1 else 0
-        here = -(-(cut.end - cut.origin) // steps)
+        head = cut.end - cut.origin if cut.head is None else cut.head
+        rows = batch * cut.slots
         _launch(
-            "selective_backward", constants, blocks_of(x.u, x.groups, variant, here), variant.threads,
+            "selective_backward", constants,
+            backward_blocks(x.u, x.groups, variant, cut, whole_batch=whole_batch), variant.threads,
             (x.u, x.delta, A, x.B, x.C, x.D, x.z, x.delta_bias, borders, initial, x.start, x.finish, dout, d_final,
-             du, ddelta, dz, enter, leave, carry, d_initial, dA_part, dB_part, dC_part, sums_part, *x.sizes(),
-             steps, segments, first, here, cut.origin, cut.end, part_batch, part_row, *x.u.stride(),
+             du, ddelta, dz, enter, leave, carry, d_initial, dA_part, dB_part, dC_part, dB_rest, dC_rest,
+             sums_part, *x.sizes(), pairs, head, cut.others, cut.slots, cut.origin, cut.end, within, part_batch,
+             part_row, *x.u.stride(),
              *x.delta.stride(), *_strides(x.z), *dout.stride(), *du.stride(), *ddelta.stride(), *_strides(dz),
              *_table_strides(x.B), *_table_strides(x.C)), device, shared,
         )  # fmt: skip
-        complete = cut.origin == 0  # what is summed over segments is there with the first of them
-        counts = (
-            *((weights if complete else 0) if table.dim() == 2 else batch * part_row for table in (x.B, x.C)),
-            *((weights, 2 * channels) if complete else (0, 0)),
-        )
         _sum_parts(
-            (dB_part, dC_part, dA_part, sums_part, dB, dC, dA, sums, rows, columns, *counts, part_row,
-             length * table_row, cut.origin * table_row, part_batch, part_row),
-            [rows if table.dim() == 2 else columns for table in (x.B, x.C)] + [rows, rows], constants, device,
+            (dB_part, dC_part, dA_part, sums_part, dB_rest, dC_rest, dB, dC, dA, sums, rows, columns,
+             *(weights if given else batch * part_row for given in fixed), weights, 2 * channels, part_row,
+             length * table_row, cut.origin * table_row, part_batch, part_row, within, int(cut is not cuts[0])),
+            [rows if given else columns for given in fixed] + [rows, rows], constants, device,
         )  # fmt: skip
     return Gradients(du, ddelta, dA, dB, dC, sums[0], dz, sums[1], d_initial)
 
 
 def _sum_parts(args, parts, constants, device):
     """Launch selective_sum. args: its arguments; parts: how many are summed for dB, dC, dA, and dD with d_bias."""
-    counts = args[10:14]
-    vector = 4 if device.type != "cpu" and not any(number % 4 for number in args[10:]) else 1
+    counts = args[12:16]
+    vector = 4 if device.type != "cpu" and not any(number % 4 for number in args[12:-2]) else 1
     grid = sum(
         -(-count // (256 // (8 if many >= _MANY_PARTS else 1) * vector))
         for count, many in zip(counts, parts, strict=True)
     )  # fmt: skip
     element = next(name for name in constants if name.startswith("ELEMENT"))
     constants = {name: constants[name] for name in (element, "FIXED_B", "FIXED_C")}
-    if grid:
-        _launch(
-            "selective_sum", constants | {"VECTOR": vector, "MANY_PARTS": _MANY_PARTS}, (grid,), 256, args, device
-        )  # fmt: skip
+    _launch(
+        "selective_sum", constants | {"VECTOR": vector, "MANY_PARTS": _MANY_PARTS}, (grid,), 256, args, device
+    )  # fmt: skip
 
 
 def update_variant(states, batch, device):
@@ -647,8 +384,8 @@ def update_variant(states, batch, device):
     and 6.3 us at 1 row, 597 and 557 us at 4096 rows (an empty kernel of one row's blocks takes 4.3 us).
     """
     if device.type == "cpu":
-        return *_lanes_and_own_on_cpu(states), 1, 32
-    lanes, own = _lanes_and_own(states)
+        return *lanes_and_own_on_cpu(states), 1, 32
+    lanes, own = lanes_and_own(states)
     many = min(lanes, max(1, 16 // own))  # 16 states a thread, which leave registers for enough blocks
     return (lanes, own, 1, 256) if batch <= 8 else (lanes, own, many, 64)
 

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from ssmlab import bench, bench_recompute, ledger, selective_kernels
+from ssmlab import bench, bench_recompute, ledger, selective_plans
 from ssmlab.bench_selective import problem
 from ssmlab.selective import selective_scan
 
@@ -37,7 +37,7 @@ def test_every_row_keeps_what_the_ledger_predicts(tiny, tmp_path, capsys):
 
 def test_the_chunks_reach_from_what_the_kernels_want_to_the_sources_256():
     chunks = [chunk for save, chunk in bench_recompute.ways() if save == "boundaries"]
-    assert chunks[:2] == [None, selective_kernels.BORDER] and chunks[-1] == 256
+    assert chunks[:2] == [None, selective_plans.BORDER] and chunks[-1] == 256
     assert all(later == 2 * earlier for earlier, later in zip(chunks[1:], chunks[2:], strict=False))
 
 

@@ -9,7 +9,7 @@ import torch
 from selective_problem import leaves, problem
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ssmlab import kernels, ledger, selective_kernels
+from ssmlab import kernels, ledger, selective_kernels, selective_plans
 from ssmlab.selective import selective_scan
 
 
@@ -87,14 +87,14 @@ def test_static_shared_memory_is_what_the_compiler_lays_out(name):
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_every_number_of_states_fits_into_shared_memory(states, real_bytes, device):
     device = torch.device(device)
-    variant = selective_kernels.backward_variant(states, device, real_bytes)
-    parts = selective_kernels.backward_parts(states, variant)
+    variant = selective_plans.backward_variant(states, device, real_bytes)
+    parts = selective_plans.backward_parts(states, variant)
     assert parts * variant.width >= states
     for span, time_inner, vector in itertools.product((1, 2), (0, 1), (1, 4)):
-        needed = selective_kernels.backward_shared(variant, parts, span, time_inner, vector, real_bytes, True)
+        needed = selective_plans.backward_shared(variant, parts, span, time_inner, vector, real_bytes, True)
         assert needed <= 227 * 1024
     for busy in (True, False):
-        forward = selective_kernels.forward_variant(states, device, real_bytes, busy)
+        forward = selective_plans.forward_variant(states, device, real_bytes, busy)
         channels = forward.side_by_side
         static = ledger.forward_shared(
             tile=forward.tile, channels=channels, width=forward.width, abreast=4, real=real_bytes, pitch=channels + 4
@@ -114,46 +114,87 @@ class Asked(TorchDispatchMode):
         return result
 
 
-@pytest.mark.parametrize("states, groups, launches", [(16, 1, 1), (5, 2, 1), (40, 1, 1), (4, 1, 3)])
-def test_the_backward_asks_for_the_memory_that_the_ledger_predicts(states, groups, launches):
+@pytest.mark.parametrize("states, groups, bounds, head", [
+    (16, 1, [130], None), (5, 2, [130], None), (40, 1, [130], None), (4, 1, [130, 64, 32], None), (4, 1, [130, 64], 32),
+])  # fmt: skip
+def test_the_backward_asks_for_the_memory_that_the_ledger_predicts(states, groups, bounds, head):
     batch, length, channels = 2, 130, 96
     values = problem(batch, length, channels, states, groups, torch.float32, without=("initial_state",))
     given = (value for name, value in values.items() if name != "initial_state")
     x = selective_kernels.Inputs(*given, True, None, None)
-    variant = selective_kernels.backward_variant(states, torch.device("cpu"))
+    variant = selective_plans.backward_variant(states, torch.device("cpu"))
     borders = torch.zeros(batch, -(-length // 32), channels, states)
-    Cut = selective_kernels.Cut
-    cuts = [Cut(0, length)] if launches == 1 else [Cut(64, length, True), Cut(32, 64, True), Cut(0, 32)]
+    pairs = batch * groups * -(-channels // groups // variant.side_by_side)
+    cuts = tuple(
+        selective_plans.cut_in_pieces(origin, end, pairs, head or end, borrows=origin > 0)
+        for end, origin in zip(bounds, [*bounds[1:], 0], strict=True)
+    )
     with Asked() as asked:
         selective_kernels.backward(
             x, torch.randn(batch, length, channels), None, borders, None, variant=variant, cuts=cuts
         )
     predicted = ledger.backward_memory(
-        batch, length, channels, states, groups=groups, itemsize=4, across=variant.side_by_side, launches=launches,
-        parts_of=length if launches == 1 else 32,
+        batch, length, channels, states, groups=groups, itemsize=4, across=variant.side_by_side,
+        launches=[(cut.origin, cut.end, cut.slots, cut.borrows) for cut in cuts],
     )  # fmt: skip
     assert asked.bytes == sum(predicted.values())
+    assert (max(cut.slots for cut in cuts) > 1) == (head is not None)
+
+
+H200 = 3, 132  # blocks of a multiprocessor, multiprocessors
+
+
+def cuts_of(batch, length, channels, states=16, itemsize=2, lenders=3, machine=H200):
+    """As bfloat16 (or float32) is launched on a GPU, with 64 channels a block."""
+    columns = channels // 64
+    return selective_plans.backward_cuts(
+        (batch, length, channels), itemsize, 4, columns, states, lenders, (batch * columns, *machine)
+    )
 
 
 def test_launches_keep_the_parts_of_dB_and_dC_small():
-    """In bfloat16 they would take as much memory as u: so most of them lie where du and ddelta are written later."""
-    shape = 16, 2048, 1536
-    cuts = selective_kernels.backward_cuts(shape, 2, 4, 24, 16, True)
-    assert [(cut.origin, cut.end) for cut in cuts] == [(704, 2048), (256, 704), (96, 256), (32, 96), (0, 32)]
-    for cut in cuts[:-1]:
-        assert cut.borrows and 24 * (cut.end - cut.origin) * 16 * 4 <= cut.origin * 1536 * 2
-    short = selective_kernels.backward_cuts((64, 512, 1536), 2, 4, 24, 16, True)
-    assert [(cut.origin, cut.end, cut.borrows) for cut in short] == [(192, 512, True), (64, 192, True), (0, 64, False)]
-    (once,) = selective_kernels.backward_cuts(shape, 4, 4, 24, 16, True)
+    """In bfloat16 they would take as much memory as u: so most of them lie where gradients are written later."""
+    found = cuts_of(16, 2048, 1536)
+    assert [(cut.origin, cut.end) for cut in found] == [(512, 2048), (128, 512), (32, 128), (0, 32)]
+    for cut in found[:-1]:
+        assert cut.borrows and 24 * (cut.end - cut.origin) * 16 * 4 * 2 <= 3 * cut.origin * 1536 * 2
+    short = cuts_of(64, 512, 1536)
+    assert [(cut.origin, cut.end, cut.borrows) for cut in short] == [(128, 512, True), (32, 128, True), (0, 32, False)]
+    ungated = cuts_of(16, 2048, 1536, lenders=2)
+    assert [(cut.origin, cut.end) for cut in ungated] == [(704, 2048), (256, 704), (96, 256), (32, 96), (0, 32)]
+    (once,) = cuts_of(16, 2048, 1536, itemsize=4)
     assert (once.origin, once.end, once.borrows) == (0, 2048, False)
 
 
+@pytest.mark.parametrize("shape", [(16, 2048, 1536), (64, 512, 1536), (1, 65536, 1536), (32, 1024, 1536)])
+def test_with_launches_the_peak_is_that_of_five_tensors_like_u(shape):
+    """Four are y and the gradients of u, delta, z; the fifth are the states saved 32 steps apart. The rest is small."""
+    batch, length, channels = shape
+    found = ledger.backward_memory(
+        *shape, 16, launches=[(cut.origin, cut.end, cut.slots, cut.borrows) for cut in cuts_of(*shape)]
+    )
+    u_bytes = batch * length * channels * 2
+    kept = ledger.saved_states(*shape, 16)
+    assert u_bytes + kept + sum(found.values()) <= 5.2 * u_bytes
+
+
 @pytest.mark.parametrize("length", [1, 31, 97, 2048, 5001])
-@pytest.mark.parametrize("states, may_borrow", [(16, True), (16, False), (64, True), (300, True)])
-def test_launches_take_every_step_once(length, states, may_borrow):
-    cuts = selective_kernels.backward_cuts((16, length, 1536), 2, 4, 24, states, may_borrow)
+@pytest.mark.parametrize("states, lenders", [(16, 3), (16, 2), (16, 0), (64, 3), (300, 3)])
+@pytest.mark.parametrize("machine", [H200, (1, None)], ids=["rows may be cut", "rows are whole"])
+@pytest.mark.parametrize("batch", [1, 16])
+def test_launches_take_every_step_once(length, states, lenders, machine, batch):
+    cuts = cuts_of(batch, length, 1536, states, lenders=lenders, machine=machine)
     assert cuts[0].end == length and cuts[-1].origin == 0
     assert all(later.end == cut.origin and cut.origin % 32 == 0 for cut, later in zip(cuts, cuts[1:], strict=False))
+
+
+@pytest.mark.parametrize("pairs, length", [(160, 4096), (24, 65536), (24, 2048), (1, 2**20), (576, 2048)])
+def test_pieces_fill_the_machine_and_have_the_same_length(pairs, length):
+    (cut,) = {selective_plans.cut_in_pieces(0, length, pairs, selective_plans.longest_piece(pairs, length, *H200))}
+    resident = 3 * 132
+    rounds = -(-(pairs + cut.others) // resident)
+    assert cut.slots > 1 and pairs + cut.others > 0.95 * rounds * resident
+    assert 0.9 * cut.head < pairs * (length - cut.head) / cut.others <= cut.head
 
 
 def test_a_token_moves_little_but_its_states():

@@ -6,7 +6,8 @@ from selective_problem import error, gradients, in_float64, loop, problem
 
 from ssmlab import kernels, selective_kernels
 from ssmlab.rawkernel import RawKernel, check
-from ssmlab.selective_kernels import Cut, Inputs, Variant
+from ssmlab.selective_kernels import Inputs
+from ssmlab.selective_plans import Variant, cut_in_pieces
 
 FORWARD = Variant(lanes=4, own=2, threads=64, tile=8, resident=1, many=2)
 BACKWARD = Variant(lanes=4, own=2, threads=64, tile=4, resident=1, many=2)
@@ -33,31 +34,51 @@ def reports(monkeypatch):
     return found
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_every_kernel_is_clean_and_right_with_several_segments_and_lanes(reports, packed):
-    values = problem(batch=2, length=70, channels=36, states=7, groups=1, dtype=torch.float32)
-    start = finish = None
-    if packed:      # one sequence a row, without padding: what it computes is the same
-        start, finish = torch.full((2, 70), -2, dtype=torch.int32), torch.full((2, 70), -1, dtype=torch.int32)
-        start[:, 0] = finish[:, -1] = torch.arange(2)
-    given = {name: value for name, value in values.items() if name != "initial_state"}
-    x = Inputs(**given, softplus=True, start=start, finish=finish)
-    segment, initial = (32, 3), values["initial_state"]
-    final, borders = torch.empty_like(initial), torch.empty(2, 3, 36, 7)
-    y = selective_kernels.forward(x, initial, final, segment=segment, borders=borders, variant=FORWARD)
-    weights = torch.randn(y.shape), torch.randn(final.shape)
-    found = selective_kernels.backward(
-        x, weights[0], weights[1], borders, initial, slots=2, segment=segment, variant=BACKWARD
-    )
-    wanted_y, wanted_final = loop(values)
-    assert error(y, wanted_y) <= 1e-5 and error(final, wanted_final) <= 1e-5
-    want = gradients(loop, values, weights)
-    got = {
+def one_sequence_a_row(batch, length):
+    """Marks of rows packed with one sequence each: what is computed is the same."""
+    start, finish = (torch.full((batch, length), mark, dtype=torch.int32) for mark in (-2, -1))
+    start[:, 0] = finish[:, -1] = torch.arange(batch)
+    return start, finish
+
+
+def named(found):
+    """Gradients by the names of the arguments; None where there is no such argument."""
+    return {
         "u": found.du, "delta": found.ddelta, "A": found.dA, "B": found.dB, "C": found.dC, "D": found.dD, "z": found.dz,
         "delta_bias": found.d_bias, "initial_state": found.d_initial,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["", "packed"])
+@pytest.mark.parametrize("fixed, without, every, borders_type", [
+    ("", (), False, torch.float32), ("B", (), False, torch.float32), ("C", ("z",), False, torch.float32),
+    ("BC", ("D", "delta_bias"), True, torch.float32), ("", ("z", "D"), True, torch.float32),
+    ("", (), False, torch.bfloat16),
+], ids=str)  # fmt: skip
+def test_every_kernel_is_clean_and_right_with_several_segments_and_lanes(
+    reports, packed, fixed, without, every, borders_type
+):
+    values = problem(batch=2, length=70, channels=36, states=7, groups=1, dtype=torch.float32, without=without)
+    for name in fixed:
+        values[name] = torch.linspace(-1, 1, 36 * 7).reshape(36, 7)
+    start, finish = one_sequence_a_row(2, 70) if packed else (None, None)
+    given = {name: value for name, value in values.items() if name != "initial_state"}
+    x = Inputs(**given, softplus=True, start=start, finish=finish)
+    segment, initial = (32, 3), values["initial_state"]
+    final = torch.empty_like(initial)
+    borders = torch.empty(2, 70 if every else 3, 36, 7, dtype=borders_type)
+    y = selective_kernels.forward(x, initial, final, segment=segment, borders=borders, every=every, variant=FORWARD)
+    generator = torch.Generator().manual_seed(5)
+    weights = torch.randn(y.shape, generator=generator), torch.randn(final.shape, generator=generator)
+    found = selective_kernels.backward(
+        x, weights[0], weights[1], borders, initial, slots=2, every=every, variant=BACKWARD,
+        cuts=(cut_in_pieces(0, 70, 4, 32),),
+    )  # fmt: skip
+    wanted_y, wanted_final = loop(values)
+    assert error(y, wanted_y) <= 1e-5 and error(final, wanted_final) <= 1e-5
+    want, got = gradients(loop, values, weights), named(found)
     for name in want:
-        assert error(got[name], want[name]) <= 4e-5, name
+        assert error(got[name], want[name]) <= (4e-5 if borders_type == torch.float32 else 1e-2), name
     assert set(reports) == {
         "selective_totals", "selective_link", "selective_forward", "selective_backward", "selective_sum"
     }  # fmt: skip
@@ -94,28 +115,26 @@ def test_the_update_is_clean(reports, monkeypatch, variant, states, groups, elem
     assert reports == ["selective_update"]
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_many_states_far_borders_and_several_launches_are_clean_and_right(reports, packed):
+@pytest.mark.parametrize("packed", [False, True], ids=["", "packed"])
+@pytest.mark.parametrize("head", [None, 32], ids=["whole", "in pieces"])
+def test_many_states_far_borders_and_several_launches_are_clean_and_right(reports, packed, head):
     values = problem(batch=2, length=130, channels=20, states=18, groups=1, dtype=torch.float32)
-    start = finish = None
-    if packed:
-        start, finish = torch.full((2, 130), -2, dtype=torch.int32), torch.full((2, 130), -1, dtype=torch.int32)
-        start[:, 0] = finish[:, -1] = torch.arange(2)
+    start, finish = one_sequence_a_row(2, 130) if packed else (None, None)
     given = {name: value for name, value in values.items() if name != "initial_state"}
     x = Inputs(**given, softplus=True, start=start, finish=finish)
     initial = values["initial_state"]
     final, borders = torch.empty_like(initial), torch.empty(2, 3, 20, 18)
     y = selective_kernels.forward(x, initial, final, borders=borders, spacing=64)
-    weights = torch.randn(y.shape), torch.randn(final.shape)
+    wanted_y, wanted_final = loop(values)
+    assert error(y, wanted_y) <= 1e-5 and error(final, wanted_final) <= 1e-5
+    generator = torch.Generator().manual_seed(5)
+    weights = torch.randn(y.shape, generator=generator), torch.randn(final.shape, generator=generator)
     found = selective_kernels.backward(
         x, weights[0], weights[1], borders, initial, slots=2, spacing=64, variant=BACKWARD,
-        cuts=[Cut(96, 130, True), Cut(64, 96), Cut(0, 64)],
-    )
-    assert reports.count("selective_backward") == 3
-    want = gradients(loop, values, weights)
-    got = {
-        "u": found.du, "delta": found.ddelta, "A": found.dA, "B": found.dB, "C": found.dC, "D": found.dD, "z": found.dz,
-        "delta_bias": found.d_bias, "initial_state": found.d_initial,
-    }  # fmt: skip
+        cuts=tuple(cut_in_pieces(*steps, 2, head or 130, borrows=steps[0] == 96) for steps in (
+            (96, 130), (64, 96), (0, 64))),
+    )  # fmt: skip
+    assert reports.count("selective_backward") == 3 and ("selective_totals" in reports) == (head is not None)
+    want, got = gradients(loop, values, weights), named(found)
     for name in want:
         assert error(got[name], want[name]) <= 4e-5, name

@@ -11,13 +11,14 @@ import pytest
 import torch
 from selective_problem import NAMES, error, gradients, in_float64, loop, problem
 
-from ssmlab import kernels, replay, selective, selective_kernels
+from ssmlab import kernels, replay, selective, selective_kernels, selective_plans
 from ssmlab.rawkernel import RawKernel, check
-from ssmlab.selective_kernels import Inputs, Variant
+from ssmlab.selective_kernels import Inputs
+from ssmlab.selective_plans import Cut, Variant
 
 FORWARD = Variant(lanes=4, own=2, threads=64, tile=8, resident=1, many=2)
 BACKWARD = Variant(lanes=4, own=2, threads=64, tile=4, resident=1, many=2, hand=2)
-STEPS = {"plain": 40, "many rows": 40, "padded": 40, "infinite": 70, "joined": 70}  # in segments of 32
+STEPS = {"plain": 40, "many rows": 40, "padded": 40, "infinite": 70, "joined": 70, "uneven": 70}  # in segments of 32
 BEGIN = 40
 MOVING = ("u", "delta", "B", "C", "z")
 TRIED = {}
@@ -101,6 +102,16 @@ MUTANTS = [
     warp_barrier("the next tile's dB and dC take the place of unread ones", "the parts are read"),
     barrier("the chunk is read before it is staged", "backward", "B1"),
     barrier("D and delta_bias are summed before all threads have given theirs", "backward", "B3"),
+    mutant("a piece that is not there takes what passes", "totals", r"one\.at\[s\] = 1;", "one.at[s] = 0;",
+           wrong="u A B", world="uneven"),
+    mutant("a piece that is not there has a part in dA", "backward", r"dA_part\[at\] = 0;", "dA_part[at] = 1;",
+           wrong="A", world="uneven"),
+    mutant("the first piece of a share is forgotten", "totals",
+           r"(long long unit = ADJOINT \? pieces\.begin_of\(share\))", r"\1 + 1",
+           wrong="u delta A B delta_bias initial_state", world="uneven"),
+    mutant("what enters a piece is taken from the piece before it", "backward",
+           r"(ending \|\| slots == 1 \? b : slot_row)", r"\1 - (slots > 1)",
+           wrong="u delta A B delta_bias initial_state", world="uneven"),
     mutant("the last of the eight rows is not added", "sum", r"r < ROWS && row == 0; \+\+r",
            "r < ROWS - 1 && row == 0; ++r",
            wrong="A D delta_bias", world="many rows"),
@@ -175,9 +186,12 @@ def results(world, monkeypatch, edit=None, checked=None, backward=True):
     got = {"y": y, "final": final}
     if world in ("infinite", "joined"):
         got["y"] = y[:, BEGIN:]
-    if world in ("plain", "many rows") and backward:
+    if world in ("plain", "many rows", "uneven") and backward:
+        cut = selective_plans.cut_in_pieces(0, STEPS[world], 2 * batch, 32)
+        if world == "uneven":                               # 3 shares for the tails of 4 pairs: some have one piece
+            cut = Cut(0, STEPS[world], head=32, others=3, slots=3)
         found = selective_kernels.backward(
-            x, *weights, borders, initial, slots=batch, segment=segment, variant=BACKWARD
+            x, *weights, borders, initial, slots=batch, variant=BACKWARD, cuts=(cut,)
         )
         named = (
             found.du, found.ddelta, found.dA, found.dB, found.dC, found.dD, found.dz, found.d_bias, found.d_initial
@@ -191,7 +205,7 @@ def wrong_of(got, wanted):
     return {name for name in wanted if not error(got[name], wanted[name]) <= 1e-4}
 
 
-@pytest.mark.parametrize("world", ["plain", "many rows", "padded", "infinite", "joined"])
+@pytest.mark.parametrize("world", list(STEPS))
 def test_nothing_is_wrong_without_an_edit(world, monkeypatch):
     assert wrong_of(*results(world, monkeypatch)) == set()
 

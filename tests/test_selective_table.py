@@ -9,7 +9,8 @@ import selective_table as ladder  # noqa: E402
 
 from ssmlab import kernels, ledger, selective_kernels  # noqa: E402
 from ssmlab.rawkernel import RawKernel, check  # noqa: E402
-from ssmlab.selective_kernels import Inputs, Variant  # noqa: E402
+from ssmlab.selective_kernels import Inputs  # noqa: E402
+from ssmlab.selective_plans import Variant  # noqa: E402
 
 
 def test_the_table_is_what_is_measured_now():

@@ -7,7 +7,8 @@ import torch
 from selective_problem import error, in_float64, loop, problem
 
 from ssmlab import selective_kernels
-from ssmlab.selective_kernels import Inputs, Variant
+from ssmlab.selective_kernels import Inputs
+from ssmlab.selective_plans import Variant
 
 STEPS, SEGMENTS = 64, 3
 VARIANT = Variant(lanes=4, own=2, threads=64, tile=8, resident=1, many=2)

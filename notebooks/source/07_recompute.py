@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch.nn.functional import silu, softplus
 
-from ssmlab import RawKernel, bench, check, compare, lab, ledger, scan, selective_kernels, selective_scan
+from ssmlab import RawKernel, bench, check, compare, lab, ledger, scan, selective_plans, selective_scan
 from ssmlab.bench_recompute import kept, peak
 from ssmlab.devices import DEVICES
 
@@ -572,7 +572,7 @@ print("7.8 holds")
 
 # %% [markdown]
 # The kernel of the package goes the same way with more threads. Several share a channel, each keeps a few steps at a time in
-# registers, and shared memory holds only the state in front of each few. It starts anew every `selective_kernels.BORDER`
+# registers, and shared memory holds only the state in front of each few. It starts anew every `selective_plans.BORDER`
 # steps, so this is how far apart `selective_scan` keeps its borders, unless you say otherwise. If you ask for a larger
 # `chunk`, it keeps fewer. Up to twice as far apart, the backward runs through the steps between on its way; farther apart, it
 # begins by making the missing borders with another forward.
@@ -617,7 +617,7 @@ print("7.10 holds")
 # layers made them, and the scan only keeps them from being freed.
 
 # %%
-near = selective_kernels.BORDER
+near = selective_plans.BORDER
 ways = {"all": ("all", near), f"every {near} steps": ("boundaries", near), "every 256": ("boundaries", 256),
         "every 256, bfloat16": ("boundaries-bf16", 256)}
 sizes = {name: ledger.saved_states(*LAYER, save=save, chunk=chunk) for name, (save, chunk) in ways.items()}

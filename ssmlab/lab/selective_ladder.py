@@ -83,7 +83,7 @@ def finished(values, time_inner=False):
     """
     import torch
 
-    from ssmlab import selective_kernels
+    from ssmlab import selective_plans
 
     given = {name: torch.as_tensor(values[name]) for name in ORDER}
     given["y"] = torch.full_like(given["u"], torch.nan)
@@ -93,7 +93,7 @@ def finished(values, time_inner=False):
     (batch, length, channels), states = u.shape, A.shape[1]
     if length % 4 or channels % 4:
         raise ValueError(f"u has shape {tuple(u.shape)}: length and channels must be multiples of 4 here")
-    v = selective_kernels.forward_variant(states, torch.device("cuda"), u.element_size())
+    v = selective_plans.forward_variant(states, torch.device("cuda"), u.element_size())
     constants = {
         "VECTOR": 4, "TABLE": 4 if states % 4 == 0 else 1, "TIME_INNER": int(time_inner), "PACKED": 0, "GATED": 1,
         "FIXED_B": 0, "FIXED_C": 0, "LANES": v.lanes, "OWN": v.own, "MANY": v.many, "THREADS": v.threads,
