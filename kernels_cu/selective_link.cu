@@ -6,10 +6,8 @@
 //
 // Mapping    one thread a (batch, channel, state); BATCH loads are on their way before the first is used.
 // Barriers   none.
-// compile: -default-device -DELEMENT_FLOAT -DTHREADS=128
+// compile: -default-device -DELEMENT_FLOAT -DTHREADS=128 -DBATCH=32
 #include "selective_element.cuh"
-
-constexpr int BATCH = 32;
 
 extern "C" __global__ __launch_bounds__(THREADS)
 void selective_link(const real* __restrict__ product, real* __restrict__ total, const real* __restrict__ initial,

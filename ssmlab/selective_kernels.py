@@ -44,7 +44,7 @@ ELEMENT = {
     torch.bfloat16: "ELEMENT_BFLOAT16",
 }
 FEW_SEGMENTS = 32  # up to so many, each block of the forward walks through the totals of those before its own
-_MANY_PARTS = 8  # from so many on, eight threads share a sum
+_MANY_PARTS, _SUM_ROWS = 8, 4  # from so many parts on, so many threads share a sum
 _GRAIN = 64  # scratch arrays begin at multiples of so many elements
 
 
@@ -165,7 +165,8 @@ def _link(product, total, edge, real, *, descending):
     """In place of `total` (batch, segments, channels, states) what enters each segment; edge: what enters the row."""
     batch, segments, row = total.shape[0], total.shape[1], total.shape[2] * total.shape[3]
     _launch(
-        "selective_link", {ELEMENT[real]: None, "THREADS": 128}, (-(-batch * row // 128),), 128,
+        "selective_link", {ELEMENT[real]: None, "THREADS": 128, "BATCH": 4 if segments <= 4 else 32},
+        (-(-batch * row // 128),), 128,
         (product, total, edge, batch, row, segments, int(descending)), total.device,
     )  # fmt: skip
 
@@ -354,27 +355,25 @@ def backward(
              *_table_strides(x.B), *_table_strides(x.C)), device, shared,
         )  # fmt: skip
         _sum_parts(
-            (dB_part, dC_part, dA_part, sums_part, dB_rest, dC_rest, dB, dC, dA, sums, rows, columns,
-             *(weights if given else batch * part_row for given in fixed), weights, 2 * channels, part_row,
-             length * table_row, cut.origin * table_row, part_batch, part_row, within, int(cut is not cuts[0])),
-            [rows if given else columns for given in fixed] + [rows, rows], constants, device,
+            (dB_part, dC_part, dA_part, sums_part, dB_rest, dC_rest, dB, dC, dA, sums, rows, columns, batch, weights,
+             2 * channels, part_row, length * table_row, cut.origin * table_row, part_batch, part_row, within,
+             int(cut is not cuts[0])), fixed, constants, device,
         )  # fmt: skip
     return Gradients(du, ddelta, dA, dB, dC, sums[0], dz, sums[1], d_initial)
 
 
-def _sum_parts(args, parts, constants, device):
-    """Launch selective_sum. args: its arguments; parts: how many are summed for dB, dC, dA, and dD with d_bias."""
-    counts = args[12:16]
-    vector = 4 if device.type != "cpu" and not any(number % 4 for number in args[12:-2]) else 1
-    grid = sum(
-        -(-count // (256 // (8 if many >= _MANY_PARTS else 1) * vector))
-        for count, many in zip(counts, parts, strict=True)
-    )  # fmt: skip
+def _sum_parts(args, fixed, constants, device):
+    """Launch selective_sum. args: its arguments; fixed: are B, C?"""
+    rows, columns, batch, weights, per_channel, part_row = args[10:16]
+    vector = 4 if device.type != "cpu" and not any(number % 4 for number in args[13:20]) else 1
+    table = columns, batch, part_row
+    sums = [(rows, 1, weights) if given else table for given in fixed] + [(rows, 1, weights), (rows, 1, per_channel)]
+    across = [256 // (_SUM_ROWS if parts >= _MANY_PARTS else 1) * vector for parts, _, _ in sums]
+    grid = sum(pieces * -(-count // width) for (_, pieces, count), width in zip(sums, across, strict=True))
     element = next(name for name in constants if name.startswith("ELEMENT"))
     constants = {name: constants[name] for name in (element, "FIXED_B", "FIXED_C")}
-    _launch(
-        "selective_sum", constants | {"VECTOR": vector, "MANY_PARTS": _MANY_PARTS}, (grid,), 256, args, device
-    )  # fmt: skip
+    constants |= {"VECTOR": vector, "MANY_PARTS": _MANY_PARTS, "ROWS": _SUM_ROWS}
+    _launch("selective_sum", constants, (grid,), 256, args, device)
 
 
 def update_variant(states, batch, device):

@@ -112,7 +112,7 @@ MUTANTS = [
     mutant("what enters a piece is taken from the piece before it", "backward",
            r"(ending \|\| slots == 1 \? b : slot_row)", r"\1 - (slots > 1)",
            wrong="u delta A B delta_bias initial_state", world="uneven"),
-    mutant("the last of the eight rows is not added", "sum", r"r < ROWS && row == 0; \+\+r",
+    mutant("the last of the rows is not added", "sum", r"r < ROWS && row == 0; \+\+r",
            "r < ROWS - 1 && row == 0; ++r",
            wrong="A D delta_bias", world="many rows"),
 ]  # fmt: skip
@@ -139,7 +139,7 @@ def launcher_for(edit, checked):
 
 def world_of(name):
     """(values, marks of selective.cuh or None, weights of the outputs in the loss, what is wanted by name)."""
-    batch, steps = 5 if name == "many rows" else 2, STEPS[name]     # selective_sum has 8 rows of threads: 10 parts
+    batch, steps = 5 if name == "many rows" else 2, STEPS[name]     # selective_sum has 4 rows of threads: 10 parts
     values = problem(batch=batch, length=steps, channels=8, states=6, groups=2, dtype=torch.float32)
     weights = torch.randn(batch, steps, 8), torch.randn(batch, 8, 6)
     marks = None
