@@ -9,6 +9,8 @@ The facts of a row, on a GPU:
     slow_decay        of a forward over one row, [ms] of ours where delta is 400 times smaller. Such a row is cut into
                       segments, and the first pass over them goes back only as far as something is left of a step:
                       here that is all the way.
+    autograd_alone    of a backward, [ms] as do_bench takes it: of a Function with the same inputs whose backward only
+                      asks for memory. Nothing that torch's autograd calls takes less from one call to the next.
     peak, peer_peak   of a backward: [B] at the highest point of forward and backward together, beside the inputs
 """
 
@@ -101,6 +103,9 @@ def _backward(batch, length, channels, states, dtype, device):
         from .bench_recompute import peak  # which takes problem() from here
 
         found = _facts(ours, peers, device)
+        idle = _OnlyMemory.apply(*inputs)
+        alone = do_bench_ms({"alone": lambda: torch.autograd.grad(idle, inputs, dy, retain_graph=True)})
+        found |= {"autograd_alone": alone["alone"]} if alone else {}
         found["peak"] = peak(lambda: selective_scan(**values, delta_softplus=True),
                              lambda y: torch.autograd.grad(y, inputs, dy))[1]  # fmt: skip
         return found if step is None else found | {"peer_peak": peak(*step)[1]}
@@ -109,6 +114,19 @@ def _backward(batch, length, channels, states, dtype, device):
     step = _mamba_step(values, dy)
     peers = {"mamba_ssm": None if step is None else functools.partial(step[1], step[0](), retain_graph=True)}
     return Case("selective_scan", "backward", shape, _NAMES[dtype], "columns", cost.bytes, ours, peers, facts=facts)
+
+
+class _OnlyMemory(torch.autograd.Function):
+    """Keeps its inputs, and does nothing but ask for the memory of its results."""
+
+    @staticmethod
+    def forward(ctx, *inputs):
+        ctx.save_for_backward(*inputs)
+        return torch.empty_like(inputs[0])
+
+    @staticmethod
+    def backward(ctx, dy):
+        return tuple(torch.empty_like(tensor) for tensor in ctx.saved_tensors)
 
 
 def _facts(ours, peers, device):

@@ -47,6 +47,19 @@ def slow_decay(document):
             yield f"{shape} {row['dtype']} {row['facts']['slow_decay']:.3f} ms"
 
 
+def small_backwards(document):
+    """The backwards that a call's Python part outlasts: ours, theirs, and what torch's autograd takes by itself."""
+    for row in document["rows"]:
+        facts = row["facts"]
+        if row["ours_ms"] < facts.get("autograd_alone", 0):
+            size = " × ".join(f"{n:,}" for n in row["shape"])
+            both = facts["do_bench"]
+            yield (
+                f"{size} {row['dtype']} {both['ours']:.2f} ms, mamba_ssm's {both['mamba_ssm']:.2f}, autograd alone "
+                f"{facts['autograd_alone']:.2f}"
+            )
+
+
 def update(document):
     """One token: time, share of the copy's speed, and how many times as long the peer takes."""
     for row in document["rows"]:
@@ -104,6 +117,10 @@ def render():
         "decay has underflowed to 0. The table's data forgets after some 2,000 steps; where delta is 400 times "
         "smaller, nothing does, and the forward takes: "
         + "; ".join(slow_decay(fused)) + ".",
+        "",
+        "Where a backward is shorter than what torch's autograd needs on the CPU to call it, a caller waits for that "
+        "(`triton.testing.do_bench`; alone: a Function whose backward only asks for memory): "
+        + "; ".join(small_backwards(fused)) + ".",
         "",
         "One token (`selective_state_update`: bfloat16 inputs, a float32 state, 4,096 channels × 16 states) beside "
         "mamba_ssm's: the GPU's work, and from call to call.",

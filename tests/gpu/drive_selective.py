@@ -6,6 +6,7 @@
 PYTORCH_NO_CUDA_MEMORY_CACHING=1 makes every tensor an allocation of its own, so that memcheck sees an access beside it.
 """
 
+import contextlib
 import itertools
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from selective_problem import error, gradients, in_float64, loop, problem  # noqa: E402
 
+from ssmlab import selective_kernels, selective_plans  # noqa: E402
 from ssmlab.selective import selective_scan, selective_state_update  # noqa: E402
 
 LIMIT = {torch.float64: 1e-12, torch.float32: 4e-5, torch.float16: 8e-3, torch.bfloat16: 6e-2}
@@ -34,6 +36,9 @@ SCANS = [
     (33, 12, 257, F32, "channels", {"groups": 1}),
     (45, 20, 3, F64, "channels", {"padded": True}),
     (1, 20, 64, F32, "channels", {}),
+    # several launches, (from, to, steps of a piece) each: parts of dB and dC in du, ddelta and, at the second, in dz
+    (120, 160, 16, BF16, "channels", {"groups": 1, "cuts": [(96, 120, 32), (32, 96, 32), (0, 32, 32)]}),
+    (120, 160, 20, F32, "channels", {"groups": 1, "cuts": [(96, 120, 32), (64, 96, 32), (0, 64, 64)], "padded": True}),
 ]
 TOKENS = [(3, 40, 16, BF16, F32), (600, 40, 16, BF16, F32), (5, 36, 20, F32, BF16), (5, 36, 5, F64, F64)]
 
@@ -52,6 +57,25 @@ def laid_out(values, layout):
             wide[..., 1:-2] = value
             moved[name] = wide[..., 1:-2]
     return moved
+
+
+@contextlib.contextmanager
+def launched_as(cuts):
+    """The backward on a GPU in these launches, all but the last one with borrowed memory; None: as it would be."""
+    usual = selective_kernels.backward_plan
+
+    def plan(u, groups, states, **options):
+        variant, found = usual(u, groups, states, **options)
+        pairs = u.shape[0] * selective_plans.columns_of(u.shape, groups, variant.side_by_side)
+        if cuts is not None and u.is_cuda:
+            found = tuple(selective_plans.cut_in_pieces(*cut[:2], pairs, cut[2], borrows=cut[0] > 0) for cut in cuts)
+        return variant, found
+
+    selective_kernels.backward_plan = plan
+    try:
+        yield
+    finally:
+        selective_kernels.backward_plan = usual
 
 
 def drive_scan(length, channels, states, dtype, layout, more):
@@ -81,7 +105,8 @@ def drive_scan(length, channels, states, dtype, layout, more):
     want = gradients((lambda given: scan(given, options={})) if marks else loop, exact, weights)
     there = {name: tensor.cuda() for name, tensor in marks.items()}
     moved = laid_out(values, layout)
-    got = gradients(lambda given: scan(given, there), moved, [weight.cuda() for weight in weights])
+    with launched_as(more.get("cuts")):
+        got = gradients(lambda given: scan(given, there), moved, [weight.cuda() for weight in weights])
     torch.cuda.synchronize()
     worst = [error(a.cpu(), b) for a, b in zip(scan(moved, there), outputs[0], strict=True)]
     rough = 1e-2 if options.get("save") == "boundaries-bf16" else 0.0
