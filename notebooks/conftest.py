@@ -1,9 +1,13 @@
 """How strict nbval reads these notebooks: every cell counted, one kernel a notebook, and a failure says what to do."""
 
-
 import nbformat
+import nbval.kernel
 import pytest
 from nbval.plugin import IPyNbCell
+
+from ssmlab.lab.kernel_manager import SocketFileKernelManager
+
+nbval.kernel.KernelManager = SocketFileKernelManager  # nbval has no option for it
 
 HELP = """\
 A cell no longer prints what the committed notebook shows.

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 
 import nbformat
 import pytest
@@ -65,6 +66,19 @@ def test_cells_of_one_notebook_share_a_kernel_when_four_workers_run(tmp_path, nb
         write(tmp_path, name, "import math", "print(math.floor(2.5))")
     code, output = nbval("-n", "4")
     assert code == 0 and "notebook cells run and compared: 6" in output
+
+
+def test_kernels_of_ours_and_of_nbval_use_no_tcp_port_and_leave_no_socket_behind(tmp_path, nbval, monkeypatch):
+    """The cell is run by execute(), then by nbval, and must print the same."""
+    cell = "from ipykernel.connect import get_connection_info\nprint(get_connection_info(unpack=True)['transport'])"
+    with tempfile.TemporaryDirectory() as sockets:  # not in tmp_path: a socket's path has 103 bytes at most
+        monkeypatch.setattr(tempfile, "tempdir", sockets)
+        monkeypatch.setenv("TMPDIR", sockets)
+        write(tmp_path, "a.ipynb", cell)
+        assert nbformat.read(tmp_path / "a.ipynb", as_version=4).cells[0].outputs[0].text == "ipc\n"
+        code, output = nbval()
+        assert code == 0, output
+        assert not [name for name in os.listdir(sockets) if name.startswith("kernel-")]
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "parallel"])

@@ -9,6 +9,8 @@ from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
+from ssmlab.lab.kernel_manager import AsyncSocketFileKernelManager
+
 CELL_LIMIT = 600  # [s]; the slowest cell today takes a few seconds
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -17,8 +19,7 @@ class ThisPython(KernelSpecManager):
     """Always the Python that runs us, whatever kernels the machine has installed under the same name."""
 
     def get_kernel_spec(self, kernel_name):
-        return KernelSpec(argv=[sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}",
-                                "--log-level=ERROR"],  # without it a notice about TCP ports stands in every run
+        return KernelSpec(argv=[sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
                           display_name="Python 3 (ipykernel)", language="python")
 
 
@@ -34,7 +35,8 @@ class Failure:
 def execute(notebook, folder):
     """Run all cells in place; returns (seconds, Failure or None). Relative paths start in `folder`."""
     client = NotebookClient(notebook, timeout=CELL_LIMIT, kernel_name="python3", record_timing=False,
-                            coalesce_streams=True, resources={"metadata": {"path": str(folder)}})
+                            kernel_manager_class=AsyncSocketFileKernelManager, coalesce_streams=True,
+                            resources={"metadata": {"path": str(folder)}})
     client.create_kernel_manager()
     client.km.kernel_spec_manager = ThisPython()
     start = time.perf_counter()
