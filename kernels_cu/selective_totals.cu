@@ -4,8 +4,9 @@
 //            1: its gradient, from right to left: x -> a (x + C dy), with dy = dout silu(z)
 // First of two passes for rows that are too few to fill the machine: all segments run at the same time, then selective_link
 // walks through their totals. The product of a segment's decays is one exponential: exp(A sum delta). The last segment's
-// totals nobody asks for. With ADJOINT, segments are the pieces of the backward's blocks (selective_pieces.cuh), each done by
-// as many blocks as its `across` channels take, and it is the first, the head, that is left out.
+// totals nobody asks for. With ADJOINT, segments are pieces, finer than those of the backward's blocks
+// (selective_pieces.cuh), each done by as many blocks as its `across` channels take, and it is the first, the head, that is
+// left out; selective_link_pieces walks through them.
 //
 // Walk       from the end where the state leaves into the segment: the factor of what a step brings is one exponential of
 //            the delta it has yet to pass, total = sum over steps of exp(A (delta behind the step)) delta u B. No step waits
@@ -284,20 +285,6 @@ void selective_totals(const element* __restrict__ input, const element* __restri
             const long long at = state_at(place.batch * segments + place.segment, j, 0);
             write_states(product, at, lane * OWN, states, mine + j < place.count, passes);
             write_states(total, at, lane * OWN, states, mine + j < place.count, adds);
-        }
-        for (int extra = piece.slot + 1; ADJOINT && piece.closes && extra < segments; ++extra) {    // not there: change nothing
-#pragma unroll
-            for (int j = 0; j < MANY; ++j) {
-                Owned one, zero;
-#pragma unroll
-                for (int s = 0; s < OWN; ++s) {
-                    one.at[s] = 1;
-                    zero.at[s] = 0;
-                }
-                const long long at = state_at(place.batch * segments + extra, j, 0);
-                write_states(product, at, lane * OWN, states, mine + j < place.count, one);
-                write_states(total, at, lane * OWN, states, mine + j < place.count, zero);
-            }
         }
         unit = ADJOINT ? pieces.behind(piece) : 0;
     } while (ADJOINT && unit < pieces.begin_of(share + 1));

@@ -118,24 +118,25 @@ def backward_memory(
     """[B] that the backward asks for, by what for: the sum is its peak, beside the inputs, y and what was saved.
 
     across     channels of one block: dB and dC have a part for each
-    launches   (origin, end, slots, borrows) of each, one after the other: its steps, the most pieces of a row, and
-               whether the parts of dB and dC lie in the gradients of u, delta and z. None: one, rows whole
-    lends      may scratch lie in the gradient of u where nothing has been written yet?
+    launches   (origin, end, slots, finer slots, borrows) of each, one after the other: its steps, the most pieces of a
+               row, the same where totals are made, and whether the parts of dB and dC lie in the gradients of u, delta
+               and z. None: one, rows whole
+    lends      may scratch lie in the gradients of u and delta where nothing has been written yet?
     """
-    launches = launches or [(0, length, 1, False)]
+    launches = launches or [(0, length, 1, 1, False)]
     plane, columns = channels * states, ceil_div(channels // groups, across)
 
-    def scratch(origin, end, slots, borrows):
+    def scratch(origin, end, slots, finer_slots, borrows):
         rows = batch * slots
         part = 0 if borrows else columns * batch * (end - origin) * groups * states
-        products = rows * plane if slots > 1 else 0
+        products = batch * finer_slots * plane if slots > 1 else 0
+        products = 0 if lends and products * real <= end * channels * itemsize else products
         arrays = [
             0 if origin == 0 and slots == 1 and len(launches) > 1 else rows * plane,  # dA; the last may take g's place
             2 * rows * channels,
             rows * plane if states > 16 else 0,
-            part,
-            part,
-            0 if lends and products * real <= end * channels * itemsize else products,
+            *(part, part),
+            *(products, products),
         ]
         return real * sum(ceil_div(array, 64) * 64 for array in arrays)
 

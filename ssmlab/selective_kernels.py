@@ -131,23 +131,36 @@ def totals(x, segment, initial=None, *, variant=None, link=True):
     )  # fmt: skip
     if not link:
         return product, total
-    _link(product, total, initial if x.start is None else None, x.real, descending=False)
+    batch, row = x.u.shape[0], x.u.shape[2] * x.states
+    _launch(
+        "selective_link", {ELEMENT[x.real]: None, "THREADS": 128}, (-(-batch * row // 128),), 128,
+        (product, total, initial if x.start is None else None, batch, row, segments), device,
+    )  # fmt: skip
     return total
 
 
-def _adjoints(x, dout, cut, pairs, across, edge, d_final, product, enter):
+def _adjoints(x, dout, cut, pairs, across, edge, d_final, scratch, enter):
     """Into `enter` (batch, slots, channels, states) the gradient that enters each piece of a Cut from the right.
 
     pairs, across    what shares its steps: so many rows, times blocks of so many channels
     edge             what enters the last pieces, or None; d_final: of packed sequences, by their number
-    product, enter   scratch, results
+    scratch          for products and for totals of the finer pieces
     """
     variant = adjoint_variant(x.states, x.u.device, x.u.element_size())
-    teams = columns_of(x.u.shape, x.groups, across) * x.u.shape[0] // pairs
-    blocks = teams * cut.others * -(-across // variant.side_by_side)
-    pieces = across, pairs, cut.head, cut.others, cut.origin, cut.end
-    _launch_totals(x, dout, variant, (blocks,), (0, cut.slots, *pieces), None, d_final, product, enter, adjoint=True)
-    _link(product, enter, edge, x.real, descending=True)
+    batch, _, channels = x.u.shape
+    teams = columns_of(x.u.shape, x.groups, across) * batch // pairs
+    shares = cut.others * cut.finer
+    pieces = pairs, cut.head, shares, cut.origin, cut.end
+    _launch_totals(
+        x, dout, variant, (teams * shares * -(-across // variant.side_by_side),), (0, cut.finer_slots, across, *pieces),
+        None, d_final, *scratch, adjoint=True,
+    )  # fmt: skip
+    _launch(
+        "selective_link_pieces", {ELEMENT[x.real]: None, "THREADS": 128, "BATCH": 8},
+        (-(-batch * channels * x.states // 128),), 128,
+        (*scratch, edge, enter, batch, channels, x.states, x.groups, across, pairs, cut.head, cut.others, cut.slots,
+         cut.finer, cut.finer_slots, cut.origin, cut.end), x.u.device,
+    )  # fmt: skip
 
 
 def _launch_totals(x, stream, variant, grid, sizes, initial, d_final, product, total, adjoint=False):
@@ -158,16 +171,6 @@ def _launch_totals(x, stream, variant, grid, sizes, initial, d_final, product, t
         (stream, x.delta, x.A, x.B, x.C, x.z, x.delta_bias, initial, x.start, x.finish, d_final, product, total,
          *x.sizes(), *sizes, *stream.stride(), *x.delta.stride(), *_strides(x.z), *_table_strides(x.B),
          *_table_strides(x.C)), x.u.device,
-    )  # fmt: skip
-
-
-def _link(product, total, edge, real, *, descending):
-    """In place of `total` (batch, segments, channels, states) what enters each segment; edge: what enters the row."""
-    batch, segments, row = total.shape[0], total.shape[1], total.shape[2] * total.shape[3]
-    _launch(
-        "selective_link", {ELEMENT[real]: None, "THREADS": 128, "BATCH": 4 if segments <= 4 else 32},
-        (-(-batch * row // 128),), 128,
-        (product, total, edge, batch, row, segments, int(descending)), total.device,
     )  # fmt: skip
 
 
@@ -293,17 +296,18 @@ def backward(
 
     def needs(cut):
         """Elements of scratch memory that a launch needs, array by array: what enters its pieces, whose place their
-        part of dA takes; dD and d delta_bias; g between the parts of the states; parts of dB, of dC; products."""
+        part of dA takes; dD and d delta_bias; g between the parts of the states; parts of dB, dC; products; totals."""
         rows = batch * cut.slots
         last = cut.origin == 0 and cut.slots == 1 and leave is not None  # then dA may take the place of what enters
         tables = [
             rows * weights if given else 0 if cut.borrows else columns * batch * (cut.end - cut.origin) * table_row
             for given in fixed
         ]
-        products = rows * weights if cut.slots > 1 else 0
+        products = batch * cut.finer_slots * weights if cut.slots > 1 else 0
         if lent and products <= cut.end * channels * x.u.element_size() // real.itemsize:
-            products = 0  # du has nothing yet in its first steps
-        return [0 if last else rows * weights, rows * 2 * channels, rows * weights * (parts > 1), *tables, products]
+            products = 0  # du and ddelta have nothing yet in their first steps
+        sums = rows * 2 * channels, rows * weights * (parts > 1)
+        return [0 if last else rows * weights, *sums, *tables, products, products]
 
     needed = {cut: [-(-count // _GRAIN) * _GRAIN for count in needs(cut)] for cut in cuts}
     scratch = empty(max(map(sum, needed.values())))
@@ -320,7 +324,7 @@ def backward(
     }  # fmt: skip
     for cut in cuts:
         ends = list(itertools.accumulate(needed[cut]))
-        dA_part, sums_part, carry, dB_part, dC_part, product = (
+        dA_part, sums_part, carry, dB_part, dC_part, *products = (
             scratch[end - count : end] for count, end in zip(needed[cut], ends, strict=True)
         )
         dA_part = leave if needed[cut][0] == 0 else dA_part
@@ -337,9 +341,9 @@ def backward(
         if cut.slots > 1:
             rows = (batch, cut.slots, channels, x.states)
             enter = dA_part[: math.prod(rows)].view(rows)
-            product = product if needed[cut][-1] else lent[0]
+            products = products if needed[cut][-1] else lent[:2]
             edge = leave if cut.end < length else d_final if x.start is None else None
-            _adjoints(x, dout, cut, pairs, across, edge, d_final, product, enter)
+            _adjoints(x, dout, cut, pairs, across, edge, d_final, products, enter)
         part_row = (cut.end - cut.origin) * table_row
         part_batch = length * channels * x.u.element_size() // real.itemsize if cut.borrows else columns * part_row
         head = cut.end - cut.origin if cut.head is None else cut.head

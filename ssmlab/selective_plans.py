@@ -254,6 +254,7 @@ class Cut:
     borrows         the parts of dB and dC lie in du, ddelta and dz, at steps whose turn has not come
     head, others    how blocks share the steps: kernels_cu/selective_pieces.cuh. (None, 0): each row is one piece
     slots           the most pieces of a row
+    finer           so many pieces are a share cut into where totals are made; finer_slots: the most of a row
     """
 
     origin: int
@@ -262,20 +263,32 @@ class Cut:
     head: int | None = None
     others: int = 0
     slots: int = 1
+    finer: int = 1
+    finer_slots: int = 1
 
 
-def cut_in_pieces(origin, end, pairs, head, *, borrows=False):
-    """A Cut in pieces of up to `head` [steps]; pairs: rows, times blocks side by side, that share their steps."""
+def cut_in_pieces(origin, end, pairs, head, *, borrows=False, finer=None):
+    """A Cut in pieces of up to `head` [steps]; pairs: rows, times blocks side by side, that share their steps.
+
+    finer   None: so many that totals are of 512 steps or more. On an H200 totals take 0.159 ms with 3 and 0.184 with 1
+            (batch 2, length 4096, 5120 channels, bfloat16): more and shorter blocks fill the multiprocessors evenly
+    """
     tail = -(-(end - origin - head) // BORDER)  # of each pair, in units of the pieces
     if tail <= 0:
         return Cut(origin, end, borrows)
     others = -(-pairs * tail * BORDER // head)
+    finer = finer or max(1, min(head // 512, pairs * tail // others))
+    slots, finer_slots = _slots(pairs, tail, others), _slots(pairs, tail, others * finer)
+    return Cut(origin, end, borrows, head, others, slots, finer, finer_slots)
+
+
+def _slots(pairs, tail, shares):
+    """The most pieces of a pair, its head among them, where the tails of all are cut into so many shares."""
 
     def share_of(unit):
-        return ((unit + 1) * others - 1) // (pairs * tail)
+        return ((unit + 1) * shares - 1) // (pairs * tail)
 
-    slots = max(2 + share_of((pair + 1) * tail - 1) - share_of(pair * tail) for pair in range(pairs))
-    return Cut(origin, end, borrows, head, others, slots)
+    return max(2 + share_of((pair + 1) * tail - 1) - share_of(pair * tail) for pair in range(pairs))
 
 
 def backward_plan(u, groups, states, *, moving=2, lenders=3, whole_batch=True):

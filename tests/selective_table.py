@@ -29,6 +29,7 @@ NEW = {
     "selective_totals": "few rows: segments run at the same time; first pass, what each does to a state, "
     "as far back as something is left of a step",
     "selective_link": "... second pass: the state that enters each segment",
+    "selective_link_pieces": "... of the backward: the gradient that enters each piece of a row",
     "selective_backward": "all gradients from kept states: dB and dC summed over channels in shared memory",
     "selective_sum": "... and over blocks, in one order: no atomics",
     "selective_update": "one token for many rows, the states where they lie",

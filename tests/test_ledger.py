@@ -135,7 +135,7 @@ def test_the_backward_asks_for_the_memory_that_the_ledger_predicts(states, group
         )
     predicted = ledger.backward_memory(
         batch, length, channels, states, groups=groups, itemsize=4, across=variant.side_by_side,
-        launches=[(cut.origin, cut.end, cut.slots, cut.borrows) for cut in cuts],
+        launches=[(cut.origin, cut.end, cut.slots, cut.finer_slots, cut.borrows) for cut in cuts],
     )  # fmt: skip
     assert asked.bytes == sum(predicted.values())
     assert (max(cut.slots for cut in cuts) > 1) == (head is not None)
@@ -171,7 +171,7 @@ def test_with_launches_the_peak_is_that_of_five_tensors_like_u(shape):
     """Four are y and the gradients of u, delta, z; the fifth are the states saved 32 steps apart. The rest is small."""
     batch, length, channels = shape
     found = ledger.backward_memory(
-        *shape, 16, launches=[(cut.origin, cut.end, cut.slots, cut.borrows) for cut in cuts_of(*shape)]
+        *shape, 16, launches=[(cut.origin, cut.end, cut.slots, cut.finer_slots, cut.borrows) for cut in cuts_of(*shape)]
     )
     u_bytes = batch * length * channels * 2
     kept = ledger.saved_states(*shape, 16)

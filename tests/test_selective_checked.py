@@ -80,7 +80,7 @@ def test_every_kernel_is_clean_and_right_with_several_segments_and_lanes(
     for name in want:
         assert error(got[name], want[name]) <= (4e-5 if borders_type == torch.float32 else 1e-2), name
     assert set(reports) == {
-        "selective_totals", "selective_link", "selective_forward", "selective_backward", "selective_sum"
+        "selective_totals", "selective_link_pieces", "selective_forward", "selective_backward", "selective_sum"
     }  # fmt: skip
 
 

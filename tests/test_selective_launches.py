@@ -78,6 +78,14 @@ def test_parts_that_find_no_room_in_du_and_ddelta_lie_in_dz(device):
         assert torch.equal(getattr(once, name), getattr(often, name)), name
 
 
+def test_totals_of_finer_pieces_give_the_same():
+    plans = [[cut_in_pieces(0, LENGTH, 12, 64, finer=finer)] for finer in (1, 2)]
+    assert [plan[0].finer_slots for plan in plans] == [plans[0][0].slots, plans[1][0].finer_slots] != [4, 4]
+    once, finer = (gradients("cpu", 40, plan) for plan in plans)
+    for name in ("du", "ddelta", "dz", "dA", "dB", "dC", "dD", "d_bias", "d_initial"):
+        assert error(getattr(finer, name), getattr(once, name)) <= 1e-5, name
+
+
 PIECES = {
     "in pieces": [(0, LENGTH, 64, False)],
     "in small pieces": [(0, LENGTH, 32, False)],

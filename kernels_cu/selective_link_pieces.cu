@@ -1,0 +1,53 @@
+// selective_link_pieces -- second of two passes of the backward: the gradient that enters each piece of a row, from the right.
+//
+// What       selective_totals has found what finer pieces do to a gradient that passes: a block's share, cut into `finer` equal
+//            ones, as more and shorter blocks fill the machine better. Here each state walks through those of its row from
+//            the last to the first, out = product * in + total, and what passes the border of a piece is what enters the
+//            piece before it. A product of 0 stops everything, also an infinite gradient.
+// Used in    ssmlab.selective_scan.   Pieces: selective_pieces.cuh.
+//
+// Mapping    one thread a (batch, channel, state); BATCH loads are on their way before the first is used.
+// Barriers   none.
+// compile: -default-device -DELEMENT_FLOAT -DTHREADS=128 -DBATCH=8
+#include "selective_element.cuh"
+#include "selective_pieces.cuh"
+
+extern "C" __global__ __launch_bounds__(THREADS)
+void selective_link_pieces(const real* __restrict__ product, const real* __restrict__ total, const real* __restrict__ edge,
+                           real* __restrict__ enter, long long batches, int channels, int states, int groups, int across,
+                           int pairs, int head, int others, int slots, int finer, int finer_slots, int origin, int end) {
+    const long long plane = (long long)channels * states, index = blockIdx.x * (long long)THREADS + threadIdx.x;
+    if (index >= batches * plane) {
+        return;
+    }
+    const long long row = index / plane, place = index % plane;
+    const int channel = (int)(place / states), in_group = channels / groups;
+    const int columns = (in_group + across - 1) / across * groups;     // blocks side by side over all channels
+    const int column = channel / in_group * (columns / groups) + channel % in_group / across;
+    const int pair = (int)((row * columns + column) % pairs);           // of the team
+
+    const Pieces fine = {pairs, head, others * finer, finer_slots, origin, end};
+    const int first = fine.share_of(pair * fine.units()), last = fine.share_of((pair + 1) * fine.units() - 1);
+    auto slot_of = [&](int share) { return 1 + share / finer - first / finer; };   // of the piece that a finer share is in
+    real carried = edge ? edge[index] : real(0);
+    enter[(row * slots + slot_of(last)) * plane + place] = carried;
+    for (int share = last; share >= first; share -= BATCH) {
+        real p[BATCH], b[BATCH];
+#pragma unroll
+        for (int i = 0; i < BATCH; ++i) {
+            const long long at = (row * finer_slots + 1 + share - i - first) * plane + place;
+            p[i] = share - i >= first ? product[at] : real(0);
+            b[i] = share - i >= first ? total[at] : real(0);
+        }
+#pragma unroll
+        for (int i = 0; i < BATCH; ++i) {
+            const int now = share - i;
+            if (now >= first) {
+                carried = p[i] == real(0) || carried == real(0) ? b[i] : p[i] * carried + b[i];
+                if (now == first || now % finer == 0) {     // here its piece begins
+                    enter[(row * slots + slot_of(now) - 1) * plane + place] = carried;
+                }
+            }
+        }
+    }
+}
