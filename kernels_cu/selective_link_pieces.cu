@@ -14,13 +14,14 @@
 
 extern "C" __global__ __launch_bounds__(THREADS)
 void selective_link_pieces(const real* __restrict__ product, const real* __restrict__ total, const real* __restrict__ edge,
-                           real* __restrict__ enter, long long batches, int channels, int states, int groups, int across,
-                           int pairs, int head, int others, int slots, int finer, int finer_slots, int origin, int end) {
-    const long long plane = (long long)channels * states, index = blockIdx.x * (long long)THREADS + threadIdx.x;
-    if (index >= batches * plane) {
+                           real* __restrict__ enter, int channels, int states, int groups, int across, int pairs,
+                           int head, int others, int slots, int finer, int finer_slots, int origin, int end) {
+    const long long plane = (long long)channels * states;
+    const unsigned blocks = (unsigned)((plane + THREADS - 1) / THREADS);    // of a row
+    const long long row = blockIdx.x / blocks, place = blockIdx.x % blocks * (long long)THREADS + threadIdx.x;
+    if (place >= plane) {
         return;
     }
-    const long long row = index / plane, place = index % plane;
     const int channel = (int)(place / states), in_group = channels / groups;
     const int columns = (in_group + across - 1) / across * groups;     // blocks side by side over all channels
     const int column = channel / in_group * (columns / groups) + channel % in_group / across;
@@ -29,7 +30,7 @@ void selective_link_pieces(const real* __restrict__ product, const real* __restr
     const Pieces fine = {pairs, head, others * finer, finer_slots, origin, end};
     const int first = fine.share_of(pair * fine.units()), last = fine.share_of((pair + 1) * fine.units() - 1);
     auto slot_of = [&](int share) { return 1 + share / finer - first / finer; };   // of the piece that a finer share is in
-    real carried = edge ? edge[index] : real(0);
+    real carried = edge ? edge[row * plane + place] : real(0);
     enter[(row * slots + slot_of(last)) * plane + place] = carried;
     for (int share = last; share >= first; share -= BATCH) {
         real p[BATCH], b[BATCH];

@@ -156,11 +156,16 @@ def _adjoints(x, dout, cut, pairs, across, edge, d_final, scratch, enter):
         None, d_final, *scratch, adjoint=True,
     )  # fmt: skip
     _launch(
-        "selective_link_pieces", {ELEMENT[x.real]: None, "THREADS": 128, "BATCH": 8},
-        (-(-batch * channels * x.states // 128),), 128,
-        (*scratch, edge, enter, batch, channels, x.states, x.groups, across, pairs, cut.head, cut.others, cut.slots,
+        "selective_link_pieces", {ELEMENT[x.real]: None, "THREADS": 128, "BATCH": _batch(cut.finer_slots - 1)},
+        (batch * -(-channels * x.states // 128),), 128,
+        (*scratch, edge, enter, channels, x.states, x.groups, across, pairs, cut.head, cut.others, cut.slots,
          cut.finer, cut.finer_slots, cut.origin, cut.end), x.u.device,
     )  # fmt: skip
+
+
+def _batch(pieces):
+    """How many pieces selective_link_pieces asks for at once: a power of two, so that few texts are compiled."""
+    return min(32, max(4, 1 << (pieces - 1).bit_length()))
 
 
 def _launch_totals(x, stream, variant, grid, sizes, initial, d_final, product, total, adjoint=False):
