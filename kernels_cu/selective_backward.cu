@@ -3,7 +3,8 @@
 // What       From the right, with g[t] = dL/dh[t]:  g[t] = C[t] dy[t] + a[t+1] g[t+1], and then
 //                w = sum_n g B,  q = sum_n a g h[t-1] A:   du = w delta + D dy,  d delta = w u + q  (softplus' on top)
 //                dA += a g h[t-1] delta,  dB = g delta u,  dC = dy h;   dz = dout y silu'(z),  dy = dout silu(z).
-// How        A block owns CHANNELS channels of one segment and walks its chunks from the last to the first:
+// How        A block owns CHANNELS channels of a piece of a row (selective_pieces.cuh; sometimes of one more piece, which comes
+//            behind it) and walks its chunks from the last to the first:
 //            1  stage delta, delta*u, dy of the chunk. Where states are saved SPAN chunks apart, its chunk and those between
 //               it and the saved state are one span: delta, delta*u of a span are staged once
 //            2  forward from the saved state to the chunk and through it; the state before each TILE steps stays in shared
@@ -25,7 +26,7 @@
 // Shared     dynamic, SHARED bytes: struct Layout. Registers are scarce: with three blocks on a multiprocessor a thread has
 //            168, and what does not fit goes to the L1 cache, which is what the blocks' shared memory leaves of 256 KB.
 // Work       a state and step: 2 exponentials (1 if every state was saved), about 20 other instructions.
-// Barriers   B1, B2 a chunk and part; B3 once; B0 once, where rows are packed once a chunk, and then BP once a span.
+// Barriers   B1, B2 a chunk and part; B3 a piece; B0 a piece, where rows are packed a chunk, and then BP a span.
 // compile: -default-device -ftz=true -prec-div=false -DELEMENT_BFLOAT16 -DVECTOR=4 -DTABLE=4 -DTIME_INNER=0 -DPACKED=0 -DGATED=1 -DFIXED_B=0 -DFIXED_C=0 -DLANES=4 -DOWN=4 -DMANY=2 -DTHREADS=128 -DTILE=4 -DRESIDENT=3 -DPARTS=1 -DCHUNK=32 -DSPAN=1 -DEVERY=0 -DHAND=2 -DSTATES_FIT=1 -DALIKE=1 -DSHARED=75808
 // compile: -default-device -ftz=true -prec-div=false -DELEMENT_BFLOAT16 -DVECTOR=4 -DTABLE=4 -DTIME_INNER=0 -DPACKED=0 -DGATED=1 -DFIXED_B=0 -DFIXED_C=0 -DLANES=4 -DOWN=4 -DMANY=2 -DTHREADS=128 -DTILE=4 -DRESIDENT=3 -DPARTS=4 -DCHUNK=16 -DSPAN=2 -DEVERY=0 -DHAND=4 -DSTATES_FIT=1 -DALIKE=1 -DSHARED=75808
 // compile: -default-device -DELEMENT_DOUBLE -DVECTOR=1 -DTABLE=1 -DTIME_INNER=1 -DPACKED=1 -DGATED=0 -DFIXED_B=1 -DFIXED_C=0 -DLANES=2 -DOWN=4 -DMANY=1 -DTHREADS=32 -DTILE=4 -DRESIDENT=1 -DPARTS=3 -DCHUNK=32 -DSPAN=1 -DEVERY=1 -DHAND=4 -DSTATES_FIT=0 -DALIKE=0 -DBORDER_BFLOAT16 -DSHARED=47136
