@@ -9,6 +9,7 @@ import tempfile
 
 import nbformat
 import pytest
+import zmq
 
 from ssmlab.lab import notebooks
 from ssmlab.lab.execution import execute
@@ -68,6 +69,7 @@ def test_cells_of_one_notebook_share_a_kernel_when_four_workers_run(tmp_path, nb
     assert code == 0 and "notebook cells run and compared: 6" in output
 
 
+@pytest.mark.skipif(not zmq.has("ipc"), reason="this system has no socket files")
 def test_kernels_of_ours_and_of_nbval_use_no_tcp_port_and_leave_no_socket_behind(tmp_path, nbval, monkeypatch):
     """The cell is run by execute(), then by nbval, and must print the same."""
     cell = "from ipykernel.connect import get_connection_info\nprint(get_connection_info(unpack=True)['transport'])"
@@ -79,6 +81,15 @@ def test_kernels_of_ours_and_of_nbval_use_no_tcp_port_and_leave_no_socket_behind
         code, output = nbval()
         assert code == 0, output
         assert not [name for name in os.listdir(sockets) if name.startswith("kernel-")]
+
+
+def test_a_folder_with_a_long_path_is_no_error(tmp_path, monkeypatch):
+    """The path of a socket file has some 107 characters at most, those of macOS 103."""
+    long = tmp_path / ("x" * 100)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    write(tmp_path, "a.ipynb", "print(1)")
+    assert nbformat.read(tmp_path / "a.ipynb", as_version=4).cells[0].outputs[0].text == "1\n"
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "parallel"])
