@@ -29,9 +29,9 @@ void selective_link_pieces(const real* __restrict__ product, const real* __restr
 
     const Pieces fine = {pairs, head, others * finer, finer_slots, origin, end};
     const int first = fine.share_of(pair * fine.units()), last = fine.share_of((pair + 1) * fine.units() - 1);
-    auto slot_of = [&](int share) { return 1 + share / finer - first / finer; };   // of the piece that a finer share is in
+    int slot = 1 + last / finer - first / finer, left = last % finer;   // the piece that `last` is in; finer ones before it
     real carried = edge ? edge[row * plane + place] : real(0);
-    enter[(row * slots + slot_of(last)) * plane + place] = carried;
+    enter[(row * slots + slot) * plane + place] = carried;
     for (int share = last; share >= first; share -= BATCH) {
         real p[BATCH], b[BATCH];
 #pragma unroll
@@ -45,9 +45,12 @@ void selective_link_pieces(const real* __restrict__ product, const real* __restr
             const int now = share - i;
             if (now >= first) {
                 carried = p[i] == real(0) || carried == real(0) ? b[i] : p[i] * carried + b[i];
-                if (now == first || now % finer == 0) {     // here its piece begins
-                    enter[(row * slots + slot_of(now) - 1) * plane + place] = carried;
+                if (now == first || left == 0) {            // here its piece begins
+                    --slot;
+                    enter[(row * slots + slot) * plane + place] = carried;
+                    left = finer;
                 }
+                --left;
             }
         }
     }
