@@ -192,10 +192,15 @@ struct Strides {
     __device__ __forceinline__ long long inside(Spot spot) const { return spot.t * time + spot.c * channel; }
 };
 
+// The packs of a row of the tile lie side by side: packs of one step, or of one channel where time is the inner axis.
+template <int STEPS, int ACROSS>
+__device__ __forceinline__ constexpr int packs_of() {
+    return TIME_INNER ? STEPS / VECTOR : (ACROSS + VECTOR - 1) / VECTOR;
+}
+
 template <int STEPS, int ACROSS>
 __device__ __forceinline__ Spot spot_of(int item) {
-    // The packs of a row of the tile lie side by side: packs of one step, or of one channel where time is the inner axis.
-    constexpr int PACKS = TIME_INNER ? STEPS / VECTOR : (ACROSS + VECTOR - 1) / VECTOR;
+    constexpr int PACKS = packs_of<STEPS, ACROSS>();
     int inner, outer;
     if (THREADS % PACKS == 0) {                             // then all accesses of a thread differ by constants
         inner = (int)threadIdx.x % PACKS;
@@ -213,14 +218,13 @@ __device__ __forceinline__ Spot spot_of(int item) {
 
 template <int STEPS, int ACROSS>
 __device__ __forceinline__ constexpr int items_of() {
-    return TIME_INNER ? (STEPS / VECTOR * ACROSS + THREADS - 1) / THREADS
-                      : ((ACROSS + VECTOR - 1) / VECTOR * STEPS + THREADS - 1) / THREADS;
+    return (packs_of<STEPS, ACROSS>() * (TIME_INNER ? ACROSS : STEPS) + THREADS - 1) / THREADS;
 }
 
 // Do a thread's accesses of a tile all lie one hop apart, on the same channels (or, where time is inner, the same steps)?
 template <int STEPS, int ACROSS>
 __device__ __forceinline__ constexpr bool evenly_spaced() {
-    return THREADS % (TIME_INNER ? STEPS / VECTOR : (ACROSS + VECTOR - 1) / VECTOR) == 0;
+    return THREADS % packs_of<STEPS, ACROSS>() == 0;
 }
 
 // From a thread's first access of a tile to its access number `item`, in elements.
@@ -228,7 +232,7 @@ template <int STEPS, int ACROSS>
 __device__ __forceinline__ long long beside(int item, long long time, long long channel) {
     const Spot first = spot_of<STEPS, ACROSS>(0), spot = spot_of<STEPS, ACROSS>(item);
     return evenly_spaced<STEPS, ACROSS>()
-        ? item * (THREADS / (TIME_INNER ? STEPS / VECTOR : (ACROSS + VECTOR - 1) / VECTOR)) * (TIME_INNER ? channel : time)
+        ? item * (THREADS / packs_of<STEPS, ACROSS>()) * (TIME_INNER ? channel : time)
         : (spot.t - first.t) * time + (spot.c - first.c) * channel;
 }
 
@@ -244,8 +248,7 @@ struct Walk {
 
     __device__ __forceinline__ void next(int item) {        // from access number `item` to the one behind it
         if (evenly_spaced<STEPS, ACROSS>()) {
-            constexpr int PACKS = TIME_INNER ? STEPS / VECTOR : (ACROSS + VECTOR - 1) / VECTOR;
-            at += THREADS / PACKS * (TIME_INNER ? strides.channel : strides.time);
+            at += THREADS / packs_of<STEPS, ACROSS>() * (TIME_INNER ? strides.channel : strides.time);
         } else {
             at += strides.inside(spot_of<STEPS, ACROSS>(item + 1)) - strides.inside(spot_of<STEPS, ACROSS>(item));
         }
