@@ -52,7 +52,7 @@ void selective_totals(const element* __restrict__ input, const element* __restri
     const int lane = lane_of_thread();
     const int mine = channel_of_thread() * MANY;            // first channel inside the block
 
-    // Without ADJOINT a block has one segment. With it, a share of the pieces: BESIDE blocks for each pair of the backward.
+    // Without ADJOINT a block has one segment. With it, a share of the pieces: `beside` blocks take a pair of the backward's.
     const int beside = ADJOINT ? (across + CHANNELS - 1) / CHANNELS : 1;
     const Pieces pieces = {pairs, head, others, segments, origin, end};
     const int share = ADJOINT ? blockIdx.x / beside % others : 0, team = ADJOINT ? blockIdx.x / beside / others : 0;

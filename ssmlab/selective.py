@@ -123,9 +123,11 @@ def explain_selective_scan(
     (blocks,) = selective_plans.blocks_of(like, groups, variant, segments)
     cut = "rows whole" if segments == 1 else f"rows in {segments} segments of {steps} steps"
     told = [f"forward: {cut}, {_blocks(blocks, variant)}"]
+    gradients = [torch.empty_like(t, dtype=dtype, device="meta") for t in (u, delta, z) if t is not None]
     variant, cuts = selective_plans.backward_plan(
-        like, groups, A.shape[1], moving=sum(table.dim() > 2 for table in (B, C)), whole_batch=whole_batch
-    )
+        like, groups, A.shape[1], moving=sum(table.dim() > 2 for table in (B, C)),
+        lenders=len(gradients) if all(map(selective_kernels.may_lend, gradients)) else 0, whole_batch=whole_batch,
+    )  # fmt: skip
     for cut in cuts:
         what = "rows whole" if cut.slots == 1 else f"rows in up to {cut.slots} pieces of up to {cut.head} steps"
         steps = "" if len(cuts) == 1 else f"steps {cut.origin} to {cut.end - 1}, "

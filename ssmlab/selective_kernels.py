@@ -244,7 +244,7 @@ def _for_fours(tensor):
     return tensor.clone()
 
 
-def _may_lend(gradient):
+def may_lend(gradient):
     """May scratch lie in a gradient (batch, length, channels) where its later steps will be written?"""
     return gradient.is_contiguous() and gradient.stride(0) * gradient.element_size() % 16 == 0
 
@@ -265,7 +265,7 @@ def backward(
     du, ddelta = torch.empty_like(x.u), torch.empty_like(x.delta)
     dz = None if x.z is None else torch.empty_like(x.z)
     gradients = [du, ddelta] if dz is None else [du, ddelta, dz]
-    lent = [grad.view(-1).view(real) for grad in gradients] if all(map(_may_lend, gradients)) else []
+    lent = [grad.view(-1).view(real) for grad in gradients] if all(map(may_lend, gradients)) else []
     planned = backward_plan(
         x.u, x.groups, x.states, moving=len(x.moving), lenders=len(lent), whole_batch=whole_batch
     )  # fmt: skip

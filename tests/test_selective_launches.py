@@ -7,6 +7,7 @@ from selective_problem import error, problem
 
 from ssmlab import kernels, selective_kernels, selective_plans
 from ssmlab.rawkernel import RawKernel
+from ssmlab.selective import explain_selective_scan
 from ssmlab.selective_kernels import Inputs
 from ssmlab.selective_plans import Cut, cut_in_pieces
 from ssmlab.simt.includes import paste
@@ -76,6 +77,24 @@ def test_parts_that_find_no_room_in_du_and_ddelta_lie_in_dz(device):
     once, often = (gradients(device, states, plan, dtype, length=128) for plan in ([Cut(0, 128)], cuts))
     for name in ("du", "ddelta", "dz", "dB", "dC", "d_initial"):
         assert torch.equal(getattr(once, name), getattr(often, name)), name
+
+
+def test_the_explanation_names_every_launch(monkeypatch):
+    """There are more of them without z, as there is no dz to borrow."""
+    launched, counts = [], []
+    monkeypatch.setattr(
+        selective_kernels, "launcher", lambda file, name, constants: lambda *given: launched.append(name)
+    )
+    for without in ((), ("z",)):
+        values = problem(1, 17000, 256, 8, 1, torch.bfloat16, without=(*without, "initial_state"))
+        values.pop("initial_state")
+        borders = torch.empty(1, -(-17000 // 32), 256, 8)
+        x = Inputs(*values.values(), True, None, None)
+        selective_kernels.backward(x, torch.empty_like(values["u"]), None, borders, None)
+        counts.append(launched.count("selective_backward"))
+        assert explain_selective_scan(**values, delta_softplus=True).count("backward: ") == counts[-1]
+        launched.clear()
+    assert 1 < counts[0] < counts[1]
 
 
 def test_totals_of_finer_pieces_give_the_same():
