@@ -3,8 +3,8 @@
 // What       From the right, with g[t] = dL/dh[t]:  g[t] = C[t] dy[t] + a[t+1] g[t+1], and then
 //                w = sum_n g B,  q = sum_n a g h[t-1] A:   du = w delta + D dy,  d delta = w u + q  (softplus' on top)
 //                dA += a g h[t-1] delta,  dB = g delta u,  dC = dy h;   dz = dout y silu'(z),  dy = dout silu(z).
-// How        A block owns CHANNELS channels of a piece of a row (selective_pieces.cuh; sometimes of one more piece, which comes
-//            behind it) and walks its chunks from the last to the first:
+// How        A block owns CHANNELS channels of a piece of a row, or of some pieces one after the other (selective_pieces.cuh),
+//            and walks through the chunks of each from the last to the first:
 //            1  stage delta, delta*u, dy of the chunk. Where states are saved SPAN chunks apart, its chunk and those between
 //               it and the saved state are one span: delta, delta*u of a span are staged once
 //            2  forward from the saved state to the chunk and through it; the state before each TILE steps stays in shared
@@ -18,7 +18,7 @@
 //            Where the parts of dB and dC would take much memory, the steps from `origin` to `end` are launched at a time,
 //            the last ones first, and g goes from one launch to the next through memory (`leave`). Their parts may lie in
 //            du, ddelta and dz at steps whose turn has not come: those of `lent` columns in dB_part and dC_part, the others
-//            in dB_rest and dC_rest.
+//            in dB_rest and dC_rest. dA_part may take the place of `enter` or `leave`: a thread reads its own g before.
 // Used in    ssmlab.selective_scan; notebook 07.   Oracle: autograd of the loop in float64.   Mapping: selective.cuh.
 //
 // Constants  HAND: steps whose dB and dC the threads of a warp hand each other at once; the fewer, the less shared memory.
@@ -136,7 +136,7 @@ void selective_backward(const element* __restrict__ u, const element* __restrict
     const Strides du_at = strides_of(du_batch, du_time, du_channel);
     const Strides ddelta_at = strides_of(ddelta_batch, ddelta_time, ddelta_channel);
     const Strides dz_at = strides_of(dz_batch, dz_time, dz_channel);
-    const Pieces pieces = {pairs, head, others, slots, origin, end};
+    const Pieces pieces = {pairs, head, others, origin, end};
     const int team = blockIdx.x / (pairs + others), share = blockIdx.x % (pairs + others) - pairs;  // below 0: a head
     long long unit = share < 0 ? 0 : pieces.begin_of(share);
     do {

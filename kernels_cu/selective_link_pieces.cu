@@ -27,7 +27,7 @@ void selective_link_pieces(const real* __restrict__ product, const real* __restr
     const int column = channel / in_group * (columns / groups) + channel % in_group / across;
     const int pair = (int)((row * columns + column) % pairs);           // of the team
 
-    const Pieces fine = {pairs, head, others * finer, finer_slots, origin, end};
+    const Pieces fine = {pairs, head, others * finer, origin, end};
     const int first = fine.share_of(pair * fine.units()), last = fine.share_of((pair + 1) * fine.units() - 1);
     int slot = 1 + last / finer - first / finer, left = last % finer;   // the piece that `last` is in; finer ones before it
     real carried = edge ? edge[row * plane + place] : real(0);

@@ -3,11 +3,10 @@
 // A pair is a row of the batch and one block's width of its channels. The first `head` steps of a pair are one block's.
 // What is behind them is laid end to end, pair behind pair, and cut into `others` equal shares: a share may end one pair and
 // begin the next, so a block works on one piece or more, and all blocks have the same to do whatever the number of pairs.
-// The pieces of a pair are its slots 0, 1, ... from left to right; `slots` is the most that any pair has. Rows that are not
-// cut (others 0) have one piece, their head. A launch may hold several teams of pairs that are cut alike.
+// The pieces of a pair are its slots 0, 1, ... from left to right. Rows that are not cut (others 0) have one piece, their
+// head. A launch may hold several teams of pairs that are cut alike.
 //
-//     pairs 3, others 2:   head0 |  ........0.......|  head1 |.1..  ..1..| head2 |  .......2........|
-//                                  share 0 ---------->  ----->            share 1 -> -------------->
+//     pairs 3, others 2:   | head 0 | 0000 | head 1 | 0011 | head 2 | 1111 |      a digit: the share that has a unit of a tail
 #pragma once
 
 constexpr int UNIT = 32;                                    // pieces are multiples of it [steps]
@@ -19,7 +18,7 @@ struct Piece {
 };
 
 struct Pieces {
-    int pairs, head, others, slots;                         // of a team
+    int pairs, head, others;                                // of a team
     int origin, end;                                        // the steps of the launch
 
     __device__ __forceinline__ long long units() const { return (end - origin - head + UNIT - 1) / UNIT; }  // of a tail

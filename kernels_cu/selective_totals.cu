@@ -54,7 +54,7 @@ void selective_totals(const element* __restrict__ input, const element* __restri
 
     // Without ADJOINT a block has one segment. With it, a share of the pieces: `beside` blocks take a pair of the backward's.
     const int beside = ADJOINT ? (across + CHANNELS - 1) / CHANNELS : 1;
-    const Pieces pieces = {pairs, head, others, segments, origin, end};
+    const Pieces pieces = {pairs, head, others, origin, end};
     const int share = ADJOINT ? blockIdx.x / beside % others : 0, team = ADJOINT ? blockIdx.x / beside / others : 0;
     long long unit = ADJOINT ? pieces.begin_of(share) : 0;
     do {

@@ -9,8 +9,8 @@ The facts of a row, on a GPU:
     slow_decay        of a forward over one row, [ms] of ours where delta is 400 times smaller. Such a row is cut into
                       segments, and the first pass over them goes back only as far as something is left of a step:
                       here that is all the way.
-    autograd_alone    of a backward, [ms] as do_bench takes it: of a Function with the same inputs whose backward only
-                      asks for memory. Nothing that torch's autograd calls takes less from one call to the next.
+    autograd_alone    of a backward, [ms] as do_bench takes it: of a torch.autograd.Function with the same inputs whose
+                      backward only asks for memory, which is the least that such a Function does
     peak, peer_peak   of a backward: [B] at the highest point of forward and backward together, beside the inputs
 """
 

@@ -81,7 +81,11 @@ def test_four_neighbours_are_one_access_where_the_layout_has_them(launched, layo
 def test_launches_of_a_backward_share_one_piece_of_scratch_memory(launched):
     """Each launch's arrays lie one behind the other in it, and begin where an access of 16 bytes may."""
     run(inputs(1, 65536, 1536, 16, torch.bfloat16))
-    place = 21  # of dA_part among the arguments of selective_backward
-    found = [args[place] for name, _, _, args in launched if name == "selective_backward"]
-    assert len(found) == 3 and len({tensor.untyped_storage()._cdata for tensor in found}) == 1
-    assert all(tensor.storage_offset() % 64 == 0 for tensor in found)
+    du, dA_part, sums_part = 14, 21, 26  # places among the arguments of selective_backward
+    found = [args for name, _, _, args in launched if name == "selective_backward"]
+    assert len(found) == 3
+    storages = {args[place].untyped_storage()._cdata for args in found for place in (dA_part, sums_part)}
+    assert len(storages) == 1 and found[0][du].untyped_storage()._cdata not in storages
+    for args in found:
+        assert args[sums_part].storage_offset() == args[dA_part].storage_offset() + args[dA_part].numel()
+        assert args[sums_part].storage_offset() % 64 == 0

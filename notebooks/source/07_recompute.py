@@ -919,17 +919,19 @@ time.legend(fontsize=8.5)
 plt.show()
 
 # %% [markdown]
-# Look right first. The lines are nearly parallel: what is *kept* is a matter of counting, and every byte of it belongs to a
-# row of the batch. A small batch asks for some scratch more: it is launched all at once, and the parts of dB and dC lie in
-# memory together; a large one is launched a few steps at a time. On the left the lines are nearly parallel, too: the green
-# one lies below the red one at every batch, and a little further below where the batch fills the GPU. These are times of the GPU's own work. From call to call a step takes longer at batch 1, as the table
-# says: there the GPU waits for Python's launches, whichever way we save. (mamba_ssm recomputes as well; the grey line.)
+# Look right first. The lines are nearly parallel: what is *kept* is a matter of counting, and every byte of it belongs
+# to a row of the batch. A small batch asks for some scratch more: it is launched all at once, and the parts of dB and
+# dC lie in memory together; a large one is launched a few steps at a time. On the left the lines are nearly parallel,
+# too: the green one lies below the red one at every batch, and a little further below where the batch fills the GPU.
+# These are times of the GPU's own work. From call to call a step takes longer at batch 1, as the table says: there the
+# GPU waits for Python's launches, whichever way we save. (mamba_ssm recomputes as well; the grey line.)
 #
-# **Claim 7.18** (measured on an H200) What is kept is proportional to the batch, to the byte, in every way to save. Borders
-# take less of the GPU's time than storing everything at every batch from 1 to 64, by a fifth at least, and the share that
-# they save is no smaller at 64 than at 1. From 16 to 64 it stays the same, so that four times the batch saves three to
-# five times the milliseconds. *Measured otherwise, both sentences:* the gain does not thin out as the batch grows, and with a small batch
-# the GPU spends no time for nothing. (From call to call Python decides at batch 1; there nothing is said about borders.)
+# **Claim 7.18** (measured on an H200) What is kept is proportional to the batch, to the byte, in every way to save.
+# Borders take less of the GPU's time than storing everything at every batch from 1 to 64, by a fifth at least, and the
+# share that they save is no smaller at 64 than at 1. From 16 to 64 it stays the same, so that four times the batch
+# saves three to five times the milliseconds. *Measured otherwise, both sentences:* the gain does not thin out as the
+# batch grows, and with a small batch the GPU spends no time for nothing. (From call to call Python decides at batch 1;
+# there nothing is said about borders.)
 
 # %%
 # check 7.18
